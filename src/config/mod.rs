@@ -1,0 +1,87 @@
+//! `config.toml`: its keys, its layers, and whether a workspace's own is trusted.
+
+use std::collections::BTreeMap;
+
+/// The effective configuration: user, then workspace, keys that neither sets at their defaults.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Config {
+    pub model: Option<String>,
+    /// Files added to the system prompt, relative to the workspace.
+    pub instructions: Vec<String>,
+    pub providers: BTreeMap<String, ProviderConfig>,
+    pub limits: LimitsConfig,
+    pub dispatch: DispatchConfig,
+    /// Names of variables that children get although attini would withhold them.
+    pub environment_pass: Vec<String>,
+    pub tools: BTreeMap<String, ToolConfig>,
+}
+
+/// Adds to the built-in providers, or changes one. A key that is `None` keeps what the built-in one has.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct ProviderConfig {
+    pub api: Option<Api>,
+    pub base_url: Option<String>,
+    pub api_key_env: Option<String>,
+    pub context_tokens: Option<u64>,
+    pub user_after_tool: Option<bool>,
+}
+
+/// A wire format.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Api {
+    OpenAi,
+    Anthropic,
+    Scripted,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LimitsConfig {
+    pub rounds: u64,
+    pub tool_calls: u64,
+    pub calls_per_reply: u64,
+    /// 0: none.
+    pub time_s: u64,
+    pub command_timeout_s: u64,
+    pub result_bytes: u64,
+    pub round_result_bytes: u64,
+    pub output_bytes: u64,
+    pub compact_at_tokens: u64,
+}
+
+impl Default for LimitsConfig {
+    fn default() -> Self {
+        Self {
+            rounds: 50,
+            tool_calls: 1000,
+            calls_per_reply: 64,
+            time_s: 0,
+            command_timeout_s: 180,
+            result_bytes: 32 * 1024,
+            round_result_bytes: 128 * 1024,
+            output_bytes: 1024 * 1024 * 1024,
+            compact_at_tokens: 0,
+        }
+    }
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct DispatchConfig {
+    /// 0: half the cores, at least 3.
+    pub concurrency: u64,
+    pub trailing_reads: crate::session::record::TrailingReads,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct ToolConfig {
+    pub run: Option<Run>,
+    pub concurrent: Option<bool>,
+}
+
+/// What happens to a tool's calls that no rule matches.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Run {
+    Allow,
+    Ask,
+    /// The tool is not offered.
+    Deny,
+}

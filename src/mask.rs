@@ -1,0 +1,144 @@
+//! Keeps the values of attini's keys out of whatever it records, prints or sends.
+//!
+//! The keys of an invocation are registered where they are read from the environment, and from then on every text that
+//! leaves is masked, whatever path it takes; so that a new path cannot forget it, the register is the process's own.
+
+use std::borrow::Cow;
+use std::sync::{PoisonError, RwLock};
+
+/// A shorter value is no secret, and masking it would tear ordinary text.
+pub const MASKED_BYTES_MIN: usize = 6;
+
+static KEYS: RwLock<Vec<Key>> = RwLock::new(Vec::new());
+
+#[derive(Clone)]
+struct Key {
+    variable: String,
+    value: String,
+}
+
+impl Key {
+    fn replacement(&self) -> String {
+        format!("[{} masked]", self.variable)
+    }
+}
+
+/// Masks `value` from now on, as the value of the environment variable of that name.
+pub fn register(variable: &str, value: &str) {
+    if value.len() < MASKED_BYTES_MIN {
+        return;
+    }
+    let mut keys = KEYS.write().unwrap_or_else(PoisonError::into_inner);
+    if keys.iter().any(|key| key.value == value) {
+        return;
+    }
+    keys.push(Key { variable: variable.to_owned(), value: value.to_owned() });
+    // A key that holds another is masked as a whole.
+    keys.sort_by_key(|key| std::cmp::Reverse(key.value.len()));
+}
+
+fn keys() -> Vec<Key> {
+    KEYS.read().unwrap_or_else(PoisonError::into_inner).clone()
+}
+
+/// The text with every key's value replaced by the key's name.
+pub fn apply(text: &str) -> Cow<'_, str> {
+    let mut masked = Cow::Borrowed(text);
+    for key in keys() {
+        if masked.contains(&key.value) {
+            masked = Cow::Owned(masked.replace(&key.value, &key.replacement()));
+        }
+    }
+    masked
+}
+
+/// Masks a stream of bytes that comes in pieces of any size; what may be the beginning of a key is held back until the
+/// next piece tells.
+pub struct Stream {
+    keys: Vec<Key>,
+    held: Vec<u8>,
+}
+
+impl Default for Stream {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Stream {
+    pub fn new() -> Self {
+        Self { keys: keys(), held: Vec::new() }
+    }
+
+    /// Takes a piece and returns what is certain of it and of those before.
+    pub fn push(&mut self, piece: &[u8]) -> Vec<u8> {
+        let mut bytes = std::mem::take(&mut self.held);
+        bytes.extend_from_slice(piece);
+        let (mut out, rest) = self.replace(bytes);
+        let certain = rest.len() - self.uncertain(&rest);
+        out.extend_from_slice(&rest[..certain]);
+        self.held = rest[certain..].to_vec();
+        out
+    }
+
+    /// Returns what was held back, at the end of the stream.
+    pub fn finish(&mut self) -> Vec<u8> {
+        std::mem::take(&mut self.held)
+    }
+
+    /// Replaces whole keys; returns what lies up to the end of the last one, replaced, and what follows it.
+    fn replace(&self, bytes: Vec<u8>) -> (Vec<u8>, Vec<u8>) {
+        let mut out = Vec::new();
+        let mut from = 0;
+        let mut at = 0;
+        while at < bytes.len() {
+            match self.keys.iter().find(|key| bytes[at..].starts_with(key.value.as_bytes())) {
+                Some(key) => {
+                    out.extend_from_slice(&bytes[from..at]);
+                    out.extend_from_slice(key.replacement().as_bytes());
+                    at += key.value.len();
+                    from = at;
+                }
+                None => at += 1,
+            }
+        }
+        if from == 0 {
+            return (out, bytes);
+        }
+        (out, bytes[from..].to_vec())
+    }
+
+    /// How many bytes at the end of `rest` are the beginning of a key.
+    fn uncertain(&self, rest: &[u8]) -> usize {
+        let longest = self.keys.first().map_or(0, |key| key.value.len() - 1).min(rest.len());
+        (1..=longest)
+            .rev()
+            .find(|&length| {
+                let end = &rest[rest.len() - length..];
+                self.keys.iter().any(|key| key.value.as_bytes().starts_with(end))
+            })
+            .unwrap_or(0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_key_is_masked_however_the_stream_is_cut() {
+        register("TEST_MASK_KEY", "sk-mask-0123456789");
+        let whole = "before sk-mask-0123456789 after sk-mask-01 sk-sk-mask-0123456789";
+        let expected = "before [TEST_MASK_KEY masked] after sk-mask-01 sk-[TEST_MASK_KEY masked]";
+        assert_eq!(apply(whole), expected);
+        for size in 1..whole.len() {
+            let mut stream = Stream::new();
+            let mut out = Vec::new();
+            for piece in whole.as_bytes().chunks(size) {
+                out.extend(stream.push(piece));
+            }
+            out.extend(stream.finish());
+            assert_eq!(String::from_utf8_lossy(&out), expected, "pieces of {size} bytes");
+        }
+    }
+}

@@ -1,0 +1,73 @@
+//! What an invocation tells of: events as they happen, and the one result object at the end.
+//!
+//! Shapes only; where and how they are written is decided in [`super`]. Common fields (`at`, `session`, `turn`) are
+//! added there.
+
+use serde::Serialize;
+use serde_json::Value;
+
+use crate::permission::Rule;
+use crate::session::pending::Needs;
+use crate::session::record::{Decision, OperationId, ResultStatus, Usage};
+use crate::tool::Preview;
+
+#[derive(Debug, Clone)]
+pub enum Event {
+    TurnStarted { model: String },
+    RoundStarted { round: u64 },
+    TextDelta { text: String },
+    ReasoningDelta { text: String },
+    ToolStarted { call: CallLabel, arguments: Value, summary: String },
+    ToolHeartbeat { call: CallLabel, elapsed_ms: u64, output_bytes: u64 },
+    ToolResult { call: CallLabel, status: ResultStatus, code: Option<String>, content: String, duration_ms: u64 },
+    Awaiting { pending: Vec<PendingView>, digest: String },
+    Retrying { attempt: u32, delay_ms: u64, reason: String },
+    Warning { message: String },
+}
+
+/// `call_id`, `name` and, under fan-out, `operation` of a tool event.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CallLabel {
+    pub id: OperationId,
+    pub name: String,
+}
+
+/// A pending call as the result object and `awaiting` list it.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct PendingView {
+    /// As a person types it: `call_2`, `call_7#2`.
+    pub id: String,
+    pub name: String,
+    pub summary: String,
+    pub needs: Needs,
+    pub why: Option<String>,
+    pub decision: Option<Decision>,
+    pub preview: Option<Preview>,
+    pub grant: Option<Vec<Rule>>,
+}
+
+/// The result object of a command that runs a turn.
+#[derive(Debug, Clone, Serialize)]
+pub struct TurnResult {
+    pub r#type: &'static str,
+    pub status: &'static str,
+    pub exit_code: u8,
+    pub session: Option<String>,
+    pub turn: Option<u64>,
+    pub rounds: Option<u64>,
+    pub text: Option<String>,
+    pub finish_reason: Option<String>,
+    pub pending: Vec<PendingView>,
+    pub digest: Option<String>,
+    pub tool_calls: Option<u64>,
+    pub usage: Option<Usage>,
+    pub error: Option<ErrorView>,
+}
+
+#[derive(Debug, Clone, Serialize)]
+pub struct ErrorView {
+    pub code: String,
+    pub message: String,
+    pub retryable: bool,
+    pub hint: Option<String>,
+}

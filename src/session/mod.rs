@@ -1,0 +1,5 @@
+//! What a session is on disk, and what its records mean.
+
+pub mod folder;
+pub mod pending;
+pub mod record;

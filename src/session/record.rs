@@ -1,0 +1,388 @@
+//! The records of a conversation: one JSON object a line of `conversation.jsonl`.
+//!
+//! Shapes only. Unknown fields and unknown record types are ignored when read (the file itself keeps them), so that a
+//! newer attini's log still loads. Times are RFC 3339 UTC with milliseconds.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::permission::Rule;
+
+/// The version of the record format, in the `session` record.
+pub const FORMAT: u32 = 1;
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+pub enum Record {
+    Session(SessionRecord),
+    User(UserRecord),
+    Assistant(AssistantRecord),
+    Decision(DecisionRecord),
+    ToolStart(ToolStartRecord),
+    OperationResult(OperationResultRecord),
+    ToolResult(ToolResultRecord),
+    TurnEnd(TurnEndRecord),
+    /// A record that a newer attini wrote.
+    #[serde(other)]
+    Unknown,
+}
+
+/// First line of every log.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct SessionRecord {
+    pub format: u32,
+    pub id: String,
+    pub at: String,
+    /// The version of attini that made the session.
+    pub attini: String,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct UserRecord {
+    pub turn: u64,
+    pub at: String,
+    pub text: String,
+    pub settings: TurnSettings,
+}
+
+/// What a turn was started with; a continuation uses it, and only an explicit option beats it.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct TurnSettings {
+    /// `PROVIDER/MODEL`.
+    pub model: String,
+    /// The whole system prompt, so that it stays the same bytes all turn.
+    pub system: String,
+    pub max_rounds: u64,
+    pub max_tool_calls: u64,
+    /// 0: none.
+    pub max_time_s: u64,
+    pub max_tokens: Option<u64>,
+    pub temperature: Option<f64>,
+    pub reasoning_effort: Option<String>,
+    pub output_schema: Option<Value>,
+    pub command_timeout_s: u64,
+    pub read_only: bool,
+    pub on_ask: OnAsk,
+    /// The rules of `--deny`, in the order typed.
+    pub deny: Vec<Rule>,
+    pub calls_per_reply: u64,
+    pub result_bytes: u64,
+    pub round_result_bytes: u64,
+    pub output_bytes: u64,
+    pub trailing_reads: TrailingReads,
+    /// How many adjacent reads run at a time, resolved (never 0).
+    pub concurrency: u64,
+}
+
+/// What becomes of a call that must ask.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, clap::ValueEnum)]
+#[serde(rename_all = "snake_case")]
+pub enum OnAsk {
+    /// Write pending.json and exit.
+    #[default]
+    Suspend,
+    /// Deny it and go on.
+    Deny,
+    /// Cancel it and all behind it, and end the turn.
+    Fail,
+}
+
+/// What becomes of calls behind one that must ask.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum TrailingReads {
+    /// They are kept in pending.json and run after the decision, in place.
+    #[default]
+    Carry,
+    /// They are left without a result and repaired on resume.
+    Strand,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct AssistantRecord {
+    pub turn: u64,
+    /// Counts within its turn, from 1.
+    pub round: u64,
+    pub at: String,
+    pub provider: String,
+    pub model: String,
+    pub text: String,
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub reasoning: String,
+    #[serde(default)]
+    pub tool_calls: Vec<ToolCall>,
+    /// The service's own word.
+    pub finish_reason: String,
+    #[serde(default)]
+    pub usage: Usage,
+    /// What the provider wants back unchanged; meaningless to any other.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub opaque: Option<Value>,
+}
+
+/// A call as the model wrote it, but for its id, which intake made unique.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ToolCall {
+    pub id: String,
+    pub name: String,
+    /// The model's own string, whether it parses or not.
+    pub arguments: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub opaque: Option<Value>,
+}
+
+/// Tokens, as the service counted them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Usage {
+    pub input_tokens: u64,
+    pub output_tokens: u64,
+    pub cached_input_tokens: u64,
+}
+
+impl std::ops::AddAssign for Usage {
+    fn add_assign(&mut self, other: Self) {
+        self.input_tokens = self.input_tokens.saturating_add(other.input_tokens);
+        self.output_tokens = self.output_tokens.saturating_add(other.output_tokens);
+        self.cached_input_tokens = self.cached_input_tokens.saturating_add(other.cached_input_tokens);
+    }
+}
+
+/// Names one operation: `call_7`, or `call_7#2` for the second of a fan-out call.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct OperationId {
+    pub call_id: String,
+    /// From 1; `None` for a call that carries a single operation.
+    pub operation: Option<u32>,
+}
+
+impl OperationId {
+    pub fn whole(call_id: impl Into<String>) -> Self {
+        Self { call_id: call_id.into(), operation: None }
+    }
+
+    /// Reads `call_7` or `call_7#2`. Any text names something, if only an unknown call.
+    pub fn parse(text: &str) -> Self {
+        if let Some((call_id, number)) = text.rsplit_once('#')
+            && let Ok(operation) = number.parse()
+        {
+            return Self { call_id: call_id.to_owned(), operation: Some(operation) };
+        }
+        Self::whole(text)
+    }
+}
+
+impl fmt::Display for OperationId {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.operation {
+            Some(operation) => write!(formatter, "{}#{operation}", self.call_id),
+            None => formatter.write_str(&self.call_id),
+        }
+    }
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct DecisionRecord {
+    pub call_id: String,
+    #[serde(default)]
+    pub operation: Option<u32>,
+    pub decision: Decision,
+    pub auto_decided_by: DecidedBy,
+    /// A person's words.
+    #[serde(default)]
+    pub reason: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub granted: Option<Granted>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Decision {
+    /// By a rule or a default.
+    Allow,
+    /// By a person.
+    Approve,
+    Deny,
+    /// A question was answered.
+    Answer,
+    /// A patch it stands on was denied: it no longer applies (in pending.json alone).
+    Stale,
+}
+
+/// Who or what decided, and on which grounds.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct DecidedBy {
+    pub scope: Scope,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+    /// The rule that decided.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rule: Option<Rule>,
+    /// Every rule that matched, weakest first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub matches: Vec<RuleMatch>,
+}
+
+/// A rule that matched, and the layer it stands in.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct RuleMatch {
+    pub scope: Scope,
+    pub rule: Rule,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Scope {
+    Builtin,
+    Config,
+    User,
+    Workspace,
+    Session,
+    Turn,
+    CommandLine,
+    Person,
+    Repair,
+}
+
+/// Rules that an approval stored besides.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Granted {
+    pub scope: Scope,
+    pub rules: Vec<Rule>,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ToolStartRecord {
+    pub call_id: String,
+    #[serde(default)]
+    pub operation: Option<u32>,
+    pub at: String,
+    /// A patch's files, so that recovery can tell what was written.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub files: Vec<PlannedFile>,
+}
+
+/// One file of a patch: what it was and what it is to become.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PlannedFile {
+    /// The resolved path: relative to the workspace, or absolute outside it.
+    pub path: String,
+    pub change: Change,
+    /// `None`: there is no such file.
+    pub sha256_before: Option<String>,
+    pub sha256_after: Option<String>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Change {
+    Add,
+    Update,
+    Delete,
+    Move,
+}
+
+/// How a call ended. There is exactly one for every call, and it is final.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ResultStatus {
+    Ok,
+    Error,
+    Denied,
+    Cancelled,
+    /// It was started and may have taken effect.
+    Unknown,
+    /// Operations alone: one before it failed.
+    NotRun,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ToolResultRecord {
+    pub call_id: String,
+    pub at: String,
+    pub status: ResultStatus,
+    /// A stable word for why, where there is one.
+    #[serde(default)]
+    pub code: Option<String>,
+    /// What the model reads; never empty.
+    pub content: String,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub attachments: Vec<Attachment>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub auto_decided_by: Option<DecidedBy>,
+    #[serde(default)]
+    pub duration_ms: u64,
+    /// The whole output, relative to the session folder.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub output_file: Option<String>,
+}
+
+/// The result of one operation of a fan-out call; the fields of [`ToolResultRecord`] beside it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct OperationResultRecord {
+    pub call_id: String,
+    pub operation: u32,
+    pub at: String,
+    pub status: ResultStatus,
+    #[serde(default)]
+    pub code: Option<String>,
+    pub content: String,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub attachments: Vec<Attachment>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub auto_decided_by: Option<DecidedBy>,
+    #[serde(default)]
+    pub duration_ms: u64,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub output_file: Option<String>,
+    /// The operation whose failure stopped this one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stopped_by: Option<u32>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Attachment {
+    pub media_type: String,
+    /// Relative to the session folder.
+    pub file: String,
+}
+
+/// Where an invocation left a turn; the last one of a turn counts.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct TurnEndRecord {
+    pub turn: u64,
+    pub at: String,
+    pub status: TurnStatus,
+    /// Which limit was reached: `rounds`, `tool_calls`, `time` or `tokens`.
+    #[serde(default)]
+    pub limit: Option<String>,
+    /// Of all the turn's invocations so far, as are the fields below.
+    pub elapsed_ms: u64,
+    pub rounds: u64,
+    pub tool_calls: u64,
+    pub usage: Usage,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum TurnStatus {
+    Completed,
+    AwaitingApproval,
+    AwaitingAnswer,
+    ProviderError,
+    LimitReached,
+    Interrupted,
+    Error,
+    /// A new prompt came while calls were pending.
+    Dropped,
+    /// A newer attini's word.
+    #[serde(other)]
+    Unknown,
+}

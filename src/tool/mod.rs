@@ -1,0 +1,190 @@
+//! What a tool is to the rest of attini, and the registry of those that exist.
+//!
+//! A tool computes: it says what a call would touch, and does it when told to. Whether it may, when it runs, and what
+//! becomes of its result is decided in `call`.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::interrupt::Interrupt;
+use crate::permission::Access;
+use crate::session::folder::SessionFolder;
+use crate::session::record::{Attachment, PlannedFile, ResultStatus};
+use crate::workspace::{Workspace, World};
+
+/// A tool of any source. All methods but `run` leave the world as it is.
+pub trait Tool: Send + Sync {
+    fn name(&self) -> &str;
+
+    /// What the model reads about it.
+    fn description(&self) -> &str;
+
+    /// The JSON Schema of its arguments: an object, unknown properties refused.
+    fn parameters(&self) -> &Value;
+
+    fn effect(&self) -> Effect;
+
+    /// Gathers into `world` what [`Tool::assess`] needs to know: what its paths resolve to, what its files hold.
+    /// `arguments` fit the schema. What cannot be resolved is put there as a refusal.
+    fn look(&self, arguments: &Value, surroundings: &Surroundings<'_>, world: &mut World);
+
+    /// What the call would touch and what a person is shown; or why it cannot run. A pure function: it asks nothing of
+    /// the world but `world`, with the files in `overlay` as earlier patches of the same reply will leave them.
+    fn assess(&self, arguments: &Value, world: &World, overlay: &Overlay) -> Result<Assessment, Refusal>;
+
+    /// Does it. Only `call::executed` calls this, with a permit where there are effects.
+    fn run(&self, work: &Work<'_>) -> Outcome;
+}
+
+/// Whether running a tool can change anything.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Effect {
+    /// It can be repeated, dropped or run beside others.
+    Read,
+    /// It is started at most once, with its start on disk first.
+    SideEffect,
+}
+
+/// Files as the patches of this reply that were planned before will leave them, by absolute path; `None`: gone.
+pub type Overlay = BTreeMap<PathBuf, Option<Arc<[u8]>>>;
+
+/// What a call would do, in terms that a rule, a person and recovery understand.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Assessment {
+    /// One line, whole: `cargo test`, `src/main.rs, src/lib.rs`.
+    pub summary: String,
+    pub accesses: Vec<Access>,
+    pub preview: Preview,
+    /// A patch's files, in the order first named; empty for every other tool.
+    pub files: Vec<PlannedFile>,
+    /// What a patch leaves behind, for the overlay.
+    pub after: Overlay,
+}
+
+/// What a person is shown before deciding, whole; it is escaped where it is printed.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "snake_case")]
+pub enum Preview {
+    Command {
+        argv: Vec<String>,
+        cwd: String,
+        stdin: Option<String>,
+        background: bool,
+    },
+    Patch {
+        diff: String,
+        files: Vec<PlannedFile>,
+        /// Why it asks.
+        why: String,
+    },
+    /// A read that asks: outside the workspace, or of a secret.
+    Read {
+        path: String,
+        why: String,
+    },
+    /// Any other tool.
+    Tool {
+        arguments: Value,
+    },
+}
+
+/// Why a call is answered without being run, in words for the model.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Refusal {
+    /// A stable word: `not_found`, `invalid_arguments`, ...
+    pub code: &'static str,
+    pub message: String,
+    /// What the `next:` line of the result says beyond its table entry: the nearest paths, the lines found.
+    pub detail: Option<String>,
+}
+
+impl Refusal {
+    pub fn new(code: &'static str, message: impl Into<String>) -> Self {
+        Self { code, message: message.into(), detail: None }
+    }
+
+    #[must_use]
+    pub fn detail(mut self, detail: impl Into<String>) -> Self {
+        self.detail = Some(detail.into());
+        self
+    }
+}
+
+/// What surrounds a call: where it happens and within which bounds.
+pub struct Surroundings<'a> {
+    pub workspace: &'a Workspace,
+    /// `None` where a tool runs without a session (`attini tools call`).
+    pub session: Option<&'a SessionFolder>,
+    /// SHA-256 (64 hex digits) of each file as attini last wrote it in this session, by [`PlannedFile::path`].
+    pub written: &'a BTreeMap<String, String>,
+    pub limits: &'a Limits,
+    /// The names of environment variables that no child gets: attini's keys, less `[environment] pass`.
+    pub withheld_variables: &'a [String],
+}
+
+/// The bounds of a tool's work.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Limits {
+    /// Of one result, as the model gets it.
+    pub result_bytes: u64,
+    /// Of one output, as it is kept on disk.
+    pub output_bytes: u64,
+    pub command_timeout: Duration,
+}
+
+/// One run of a tool.
+pub struct Work<'a> {
+    /// As they were judged: they fit the schema, defaults filled in.
+    pub arguments: &'a Value,
+    pub surroundings: &'a Surroundings<'a>,
+    /// The facts that the permit was given on. A tool opens the resolved paths of these, never the written ones again.
+    pub world: &'a World,
+    /// What the permit saw of a patch's files; a file that differs is `stale`.
+    pub files: &'a [PlannedFile],
+    /// Names the output file and the before-images: the operation's id, safe as a file name.
+    pub label: &'a str,
+    pub interrupt: &'a Interrupt,
+    /// Takes output as it comes, for a person who watches; called from any thread.
+    pub live: &'a (dyn Fn(&[u8]) + Sync),
+}
+
+/// How a run ended. `content` may be longer than a result may be; it is shortened where it is committed.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Outcome {
+    pub status: ResultStatus,
+    pub code: Option<&'static str>,
+    pub content: String,
+    /// As in [`Refusal::detail`].
+    pub detail: Option<String>,
+    pub attachments: Vec<Attachment>,
+    /// Where the whole output is, relative to the session folder, if `content` is not all of it. Already synced.
+    pub output_file: Option<String>,
+}
+
+impl Outcome {
+    pub fn ok(content: impl Into<String>) -> Self {
+        Self {
+            status: ResultStatus::Ok,
+            code: None,
+            content: content.into(),
+            detail: None,
+            attachments: Vec::new(),
+            output_file: None,
+        }
+    }
+
+    pub fn error(code: &'static str, content: impl Into<String>) -> Self {
+        Self { status: ResultStatus::Error, code: Some(code), ..Self::ok(content) }
+    }
+}
+
+impl From<Refusal> for Outcome {
+    fn from(refusal: Refusal) -> Self {
+        Self { detail: refusal.detail, ..Self::error(refusal.code, refusal.message) }
+    }
+}

@@ -1,0 +1,72 @@
+//! The workspace: a path proved to be inside and opened beneath the root, child processes, and what git can give back.
+
+pub mod root;
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+/// Where a resolved path lies.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Place {
+    Workspace,
+    /// The session's own files, named `session:PATH`; the path is relative to the session folder.
+    Session,
+    Outside,
+}
+
+/// A path of a call, resolved: links followed, `..` taken away.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Location {
+    pub place: Place,
+    /// What the model and the person see: relative to the workspace with `/` (`.` for its root), `session:PATH`, or
+    /// absolute.
+    pub shown: String,
+    /// Relative to the workspace or to the session folder, or absolute outside; without links as it was resolved.
+    pub path: PathBuf,
+    /// Absolute and resolved, for rules.
+    pub absolute: PathBuf,
+    pub kind: Kind,
+    /// Named like a file that holds secrets.
+    pub secret: bool,
+    /// Why nothing may be written there, whatever a rule says.
+    pub never_writable: Option<String>,
+    /// Writing there asks, whatever a rule says.
+    pub always_asks: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    Absent,
+    File,
+    Folder,
+    /// A device, socket or pipe.
+    Other,
+}
+
+/// What a plan needs to know of a file that a patch names.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FileState {
+    /// `None`: there is no such file.
+    pub bytes: Option<Arc<[u8]>>,
+    /// `sha256:` is not part of it: 64 hex digits; `None` with `bytes`.
+    pub sha256: Option<String>,
+    pub mode: u32,
+    /// Why its present content can be had back ("git has it", "attini wrote it"), or why it cannot.
+    pub revertible: Result<String, String>,
+}
+
+/// The facts that a plan is made on, gathered before it. A plan reads this and nothing else of the world.
+#[derive(Debug, Clone, Default)]
+pub struct World {
+    /// By the path as the call wrote it.
+    pub locations: BTreeMap<String, Result<Location, crate::tool::Refusal>>,
+    /// By [`Location::absolute`].
+    pub files: BTreeMap<PathBuf, FileState>,
+}
+
+/// The folder that a turn works in.
+#[derive(Debug)]
+pub struct Workspace {
+    pub root: root::Root,
+}

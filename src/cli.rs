@@ -27,6 +27,7 @@ pub use value::{SECONDS_MAX, parse_model, parse_session_name};
 #[derive(Debug, Parser)]
 #[command(
     name = "attini",
+    bin_name = "attini",
     version,
     propagate_version = true,
     disable_help_subcommand = true,

@@ -1,5 +1,8 @@
 //! attini: a stateless, one-shot coding agent.
 
+pub mod cli;
+pub mod clock;
+pub mod command;
 pub mod config;
 pub mod exit;
 pub mod failure;

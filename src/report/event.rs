@@ -6,6 +6,7 @@
 use serde::Serialize;
 use serde_json::Value;
 
+use crate::failure::Failure;
 use crate::permission::Rule;
 use crate::session::pending::Needs;
 use crate::session::record::{Decision, OperationId, ResultStatus, Usage};
@@ -70,4 +71,36 @@ pub struct ErrorView {
     pub message: String,
     pub retryable: bool,
     pub hint: Option<String>,
+}
+
+impl TurnResult {
+    /// The result of an invocation that failed before it knew of a turn.
+    pub fn failed(failure: &Failure) -> Self {
+        Self {
+            r#type: "result",
+            status: failure.status.name(),
+            exit_code: failure.status.code(),
+            session: None,
+            turn: None,
+            rounds: None,
+            text: None,
+            finish_reason: None,
+            pending: Vec::new(),
+            digest: None,
+            tool_calls: None,
+            usage: None,
+            error: Some(ErrorView::from(failure)),
+        }
+    }
+}
+
+impl From<&Failure> for ErrorView {
+    fn from(failure: &Failure) -> Self {
+        Self {
+            code: failure.code.clone(),
+            message: failure.message.clone(),
+            retryable: failure.retryable,
+            hint: failure.hint.clone(),
+        }
+    }
 }

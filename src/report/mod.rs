@@ -1,3 +1,204 @@
 //! What a person or a script gets to see: events, text, JSON; and the escaping of everything that comes from outside.
+//!
+//! The only place that writes to stdout and stderr. Nothing here decides anything, and a stream that cannot be written
+//! to stops nothing: the turn goes on, and the failure is remembered.
 
+pub mod escape;
 pub mod event;
+pub mod line;
+mod object;
+pub mod preview;
+mod progress;
+pub mod shell;
+mod spinner;
+mod stream;
+mod writer;
+
+use std::io::{IsTerminal, Write};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use serde_json::{Map, Value};
+
+use crate::exit::Status;
+use crate::failure::Failure;
+
+use event::{Event, TurnResult};
+use line::{Line, Tone};
+use spinner::Spinner;
+use writer::Writer;
+
+pub use object::{to_json, to_pretty_json};
+pub use shell::{command_prefix, shell_quote};
+
+/// What stdout gets.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Mode {
+    #[default]
+    Text,
+    Json,
+    Events,
+}
+
+/// How much stderr gets.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Volume {
+    /// Errors, previews and commands to type alone.
+    Quiet,
+    #[default]
+    Normal,
+    /// Arguments, results and reasoning too.
+    Verbose,
+}
+
+#[derive(Debug, Clone, Default)]
+pub struct ReportOptions {
+    pub mode: Mode,
+    pub volume: Volume,
+    /// Whether stderr is coloured, and stdout where it is for people.
+    pub colour: bool,
+    pub stdout_is_terminal: bool,
+    pub stderr_is_terminal: bool,
+    /// The session's name, as events carry it.
+    pub session: Option<String>,
+    /// How attini has to be called to meet this session again, as [`command_prefix`] makes it.
+    pub command_prefix: String,
+}
+
+impl ReportOptions {
+    /// Fills in what the process's own streams are, and whether they are coloured: `colour` as asked for, or by what
+    /// stderr is and the environment says (`NO_COLOR` and its like).
+    #[must_use]
+    pub fn with_streams(mut self, colour: Option<bool>) -> Self {
+        self.stdout_is_terminal = std::io::stdout().is_terminal();
+        self.stderr_is_terminal = std::io::stderr().is_terminal();
+        self.colour =
+            colour.unwrap_or_else(|| anstream::AutoStream::choice(&std::io::stderr()) != anstream::ColorChoice::Never);
+        self
+    }
+}
+
+/// Text that was laid out elsewhere (by the command line's parser), in both its forms.
+#[derive(Debug, Clone, Copy)]
+pub struct ReadyText<'a> {
+    pub plain: &'a str,
+    pub coloured: &'a str,
+}
+
+/// Tells of one invocation. It may be shared between threads; what one call prints stays together.
+pub struct Reporter {
+    writer: Mutex<Writer>,
+}
+
+impl Reporter {
+    /// Writes to the process's own streams.
+    pub fn new(options: ReportOptions) -> Self {
+        let spinner = if options.stderr_is_terminal && options.volume != Volume::Quiet {
+            Spinner::on_stderr()
+        } else {
+            Spinner::none()
+        };
+        let streams = (Box::new(std::io::stdout()), Box::new(std::io::stderr()));
+        Self { writer: Mutex::new(Writer::new(options, streams.0, streams.1, spinner, crate::clock::now)) }
+    }
+
+    /// Writes to streams of the caller's, without a spinner. `clock` gives the `at` of events.
+    pub fn with_streams(
+        options: ReportOptions,
+        stdout: Box<dyn Write + Send>,
+        stderr: Box<dyn Write + Send>,
+        clock: fn() -> String,
+    ) -> Self {
+        Self { writer: Mutex::new(Writer::new(options, stdout, stderr, Spinner::none(), clock)) }
+    }
+
+    /// Tells of an event. Its record, if it has one, is on disk.
+    pub fn tell(&self, turn: Option<u64>, event: &Event) {
+        self.writer().tell(turn, event);
+    }
+
+    /// The assistant's answer in text mode, once the reply that holds it is on disk. In the other modes the result
+    /// object has it.
+    pub fn answer(&self, text: &str) {
+        self.writer().answer(text);
+    }
+
+    /// What a running command puts out, shown on stderr as it comes.
+    pub fn live(&self, bytes: &[u8]) {
+        self.writer().live(bytes);
+    }
+
+    /// Ends an invocation that ran a turn: what is pending and the error on stderr, then the result object.
+    pub fn finish(&self, result: &TurnResult) {
+        self.writer().finish(result);
+    }
+
+    /// Ends a command that ran no turn. In text mode its output was printed with [`Reporter::print`] and its kin; in the
+    /// other modes the one object is `fields` between `type` (the command's `name`), `at`, `status`, `exit_code` and
+    /// `error`, which `fields` may not name.
+    pub fn finish_command(&self, name: &str, status: Status, fields: Map<String, Value>, error: Option<&Failure>) {
+        self.writer().finish_command(name, status, fields, error);
+    }
+
+    /// Ends an invocation that asked for a text alone (`help`, `version`): on stdout, or as `text` of the one object.
+    pub fn finish_with_text(&self, name: &str, text: ReadyText<'_>) {
+        self.writer().finish_with_text(name, text);
+    }
+
+    /// Ends an invocation whose command line is wrong: `text` on stderr, then the one object, named after the command
+    /// or, with no `name`, the result of a turn.
+    pub fn refuse(&self, name: Option<&str>, failure: &Failure, text: ReadyText<'_>) {
+        self.writer().refuse(name, failure, text);
+    }
+
+    /// The output of a command that runs no turn, in text mode.
+    pub fn print(&self, lines: &[Line]) {
+        self.writer().print(lines);
+    }
+
+    /// As [`Reporter::print`], for output that programs read (a diff, a script): off a terminal its bytes are kept, but
+    /// for masked keys.
+    pub fn print_data(&self, text: &str) {
+        self.writer().print_data(text);
+    }
+
+    /// Something the person should know; an event as well.
+    pub fn warning(&self, message: &str) {
+        let mut writer = self.writer();
+        let turn = writer.turn;
+        writer.tell(turn, &Event::Warning { message: message.to_owned() });
+    }
+
+    /// Lines on stderr that are part of what was asked for, so that `--quiet` keeps them: rules to add, a file left out.
+    pub fn notice(&self, lines: &[Line]) {
+        self.writer().write_stderr(lines);
+    }
+
+    /// `attini: ...` and `hint: ...` on stderr, for an error that is in no result object.
+    pub fn error(&self, failure: &Failure) {
+        self.writer().write_stderr(&error_lines(&failure.message, failure.hint.as_deref()));
+    }
+
+    /// Whether something written to stdout was lost.
+    pub fn stdout_failed(&self) -> bool {
+        self.writer().stdout_failed()
+    }
+
+    pub fn stderr_failed(&self) -> bool {
+        self.writer().stderr_failed()
+    }
+
+    fn writer(&self) -> MutexGuard<'_, Writer> {
+        self.writer.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn error_lines(message: &str, hint: Option<&str>) -> Vec<Line> {
+    let mut lines = Line::all(Tone::Error, "attini: ", "  ", message);
+    if let Some(hint) = hint {
+        lines.extend(Line::all(Tone::Plain, "hint: ", "  ", hint));
+    }
+    lines
+}
+
+#[cfg(test)]
+mod tests;

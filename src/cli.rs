@@ -1,0 +1,473 @@
+//! The command line: commands, options and their help.
+//!
+//! Types alone. The doc comments are what `-h`, `--help`, the man pages and the completions say, so they speak to the
+//! person at the terminal. What a command does, which environment variable stands in for an option, and what wins over
+//! what are decided elsewhere; the variables are only named here, in [`ENVIRONMENT`].
+
+#![expect(clippy::doc_markdown, reason = "the doc comments are help texts, in which backticks would be printed")]
+
+mod parse;
+mod value;
+
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand, ValueEnum, ValueHint};
+
+pub use parse::{CliError, Parsed, RuleOption, Topic, parse};
+pub use value::{SECONDS_MAX, parse_model, parse_session_name};
+
+/// A stateless, one-shot coding agent for the command line
+///
+/// One invocation loads a session's conversation, runs one turn (your prompt, then as many rounds of model and tools
+/// as it takes), and exits. Nothing keeps running.
+///
+/// A call that needs your consent suspends the turn: attini shows what would be done, writes it down in the session's
+/// folder and exits with code 10. A later invocation, maybe on another machine, approves or denies it and goes on from
+/// there.
+#[derive(Debug, Parser)]
+#[command(
+    name = "attini",
+    bin_name = "attini",
+    version,
+    propagate_version = true,
+    disable_help_subcommand = true,
+    subcommand_required = true,
+    arg_required_else_help = true,
+    args_override_self = true,
+    after_long_help = "\
+Examples:
+  attini demo
+  attini tell 'why does the test in tests/date.rs fail?'
+  git diff | attini tell --stdin 'review this change'
+  attini approve call_2 --grant session
+  attini deny call_2 --reason 'use the fixture instead'
+  attini --output json status | jq .exit_code"
+)]
+pub struct Cli {
+    #[command(flatten)]
+    pub global: GlobalOptions,
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// What every command takes.
+#[derive(Debug, Clone, Args)]
+#[command(next_help_heading = "Global options")]
+pub struct GlobalOptions {
+    /// The session to work in [ATTINI_SESSION; else main]
+    #[arg(short, long, global = true, value_name = "NAME", value_parser = value::session_name)]
+    pub session: Option<String>,
+
+    /// The workspace's folder [ATTINI_WORKSPACE; else found from here]
+    ///
+    /// Without it: the variable ATTINI_WORKSPACE, else the nearest folder with .attini/ from here up to the top of the
+    /// git work tree, else that top; outside git the current folder.
+    #[arg(short = 'C', long, global = true, value_name = "DIR", value_hint = ValueHint::DirPath)]
+    pub workspace: Option<PathBuf>,
+
+    /// What stdout gets [ATTINI_OUTPUT; else text]
+    #[arg(long, global = true, value_name = "FORMAT")]
+    pub output: Option<OutputFormat>,
+
+    /// Show errors, previews and commands to type, and nothing else, on stderr
+    #[arg(short, long, global = true, conflicts_with = "verbose")]
+    pub quiet: bool,
+
+    /// Show arguments, results and reasoning too, on stderr
+    #[arg(short, long, global = true)]
+    pub verbose: bool,
+
+    /// When to colour; auto heeds NO_COLOR
+    #[arg(long, global = true, value_name = "WHEN", default_value = "auto")]
+    pub color: ColorWhen,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
+pub enum OutputFormat {
+    /// The assistant's answer alone
+    #[default]
+    Text,
+    /// Exactly one JSON object, whatever happens
+    Json,
+    /// One JSON object a line as things happen, the last one as with json
+    Events,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
+pub enum ColorWhen {
+    /// On a terminal, unless NO_COLOR is set
+    #[default]
+    Auto,
+    Always,
+    Never,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    Tell(Box<TellArguments>),
+    Approve(Box<ApproveArguments>),
+    Deny(Box<DenyArguments>),
+    Resume(Box<ResumeArguments>),
+    /// Say where the session stands
+    ///
+    /// New, idle, awaiting (what, with previews and the commands to type next), unfinished or locked; the model and
+    /// the usage. Changes nothing, and exits with 0 whatever it finds.
+    Status,
+    Diff(DiffArguments),
+    Tools(ToolsArguments),
+    /// Verify every invariant of the session's files
+    ///
+    /// Reads the whole log and prints each violation with its file and line; exits with 16 if there is one. Changes
+    /// nothing.
+    Check,
+    Trust(TrustArguments),
+    /// Try a first suspend and approve, without a key
+    ///
+    /// Makes a throw-away workspace and runs the built-in scripted model in it, up to the first call that needs
+    /// consent; exits with 10 and prints the commands to type next.
+    Demo,
+    Completions(CompletionsArguments),
+}
+
+impl Command {
+    /// The name as it is typed.
+    pub const fn name(&self) -> &'static str {
+        match self {
+            Self::Tell(_) => "tell",
+            Self::Approve(_) => "approve",
+            Self::Deny(_) => "deny",
+            Self::Resume(_) => "resume",
+            Self::Status => "status",
+            Self::Diff(_) => "diff",
+            Self::Tools(_) => "tools",
+            Self::Check => "check",
+            Self::Trust(_) => "trust",
+            Self::Demo => "demo",
+            Self::Completions(_) => "completions",
+        }
+    }
+
+    /// The options of a command that runs a turn.
+    pub fn turn_options(&self) -> Option<&TurnOptions> {
+        match self {
+            Self::Tell(arguments) => Some(&arguments.turn),
+            Self::Approve(arguments) => Some(&arguments.turn),
+            Self::Deny(arguments) => Some(&arguments.turn),
+            Self::Resume(arguments) => Some(&arguments.turn),
+            Self::Status
+            | Self::Diff(_)
+            | Self::Tools(_)
+            | Self::Check
+            | Self::Trust(_)
+            | Self::Demo
+            | Self::Completions(_) => None,
+        }
+    }
+}
+
+/// Start a turn with a prompt
+///
+/// The conversation so far goes to the model with your prompt; then the model's calls are run, or suspended for your
+/// consent, until it answers. What was pending in the session is dropped.
+#[derive(Debug, Clone, Args)]
+#[command(after_long_help = "\
+Examples:
+  attini tell 'add a test for leap years'
+  attini tell < prompt.txt
+  cargo test 2>&1 | attini tell --stdin 'why does this fail?'
+  attini tell --read-only --on-ask deny 'summarise the last change'
+  attini tell --allow 'command:cargo test' --allow write:src 'fix the warning'")]
+pub struct TellArguments {
+    /// What you ask for; none, or -: read it from stdin (1 MiB at most)
+    pub prompt: Option<String>,
+
+    /// Append stdin to PROMPT, marked as data
+    #[arg(long)]
+    pub stdin: bool,
+
+    #[command(flatten)]
+    pub turn: TurnOptions,
+}
+
+/// Approve pending calls, and continue the turn
+///
+/// With no ID every undecided call that needs approval is approved. Once all pending calls are decided the turn goes
+/// on; else the decision is written down and the exit code stays 10, or 11 with only questions left.
+#[derive(Debug, Clone, Args)]
+#[command(after_long_help = "\
+Examples:
+  attini approve
+  attini approve call_2 'call_7#2'
+  attini approve call_2 --grant workspace --prefix 2")]
+pub struct ApproveArguments {
+    /// Pending calls, as attini status lists them: call_2, or call_7#2 for one operation of it
+    #[arg(value_name = "ID")]
+    pub ids: Vec<String>,
+
+    /// Also store the rule that would have allowed the call
+    #[arg(long, value_name = "SCOPE")]
+    pub grant: Option<GrantScope>,
+
+    /// Store a rule for the first N words of the command instead of the whole
+    #[arg(long, value_name = "N", requires = "grant", value_parser = value::prefix_words())]
+    pub prefix: Option<u64>,
+
+    /// Refuse (17) unless pending.json has this digest
+    #[arg(long, value_name = "DIGEST")]
+    pub if_digest: Option<String>,
+
+    #[command(flatten)]
+    pub turn: TurnOptions,
+}
+
+/// Deny pending calls, and continue the turn
+///
+/// With no ID every undecided call is denied, questions included. The model is told the reason, and the turn goes on
+/// once all pending calls are decided.
+#[derive(Debug, Clone, Args)]
+#[command(after_long_help = "\
+Examples:
+  attini deny
+  attini deny call_2 --reason 'keep the public interface as it is'")]
+pub struct DenyArguments {
+    /// Pending calls, as attini status lists them
+    #[arg(value_name = "ID")]
+    pub ids: Vec<String>,
+
+    /// What the model is told
+    #[arg(long, value_name = "TEXT")]
+    pub reason: Option<String>,
+
+    #[command(flatten)]
+    pub turn: TurnOptions,
+}
+
+/// Continue a turn that was interrupted or stopped
+///
+/// After an interrupt, an error of the model service or a limit: answers the calls that were left open, then asks the
+/// model again, without a new prompt. After a limit all limits are fresh.
+#[derive(Debug, Clone, Args)]
+#[command(after_long_help = "\
+Examples:
+  attini resume
+  attini resume --max-rounds 100 --wait=60")]
+pub struct ResumeArguments {
+    #[command(flatten)]
+    pub turn: TurnOptions,
+}
+
+/// What every command that runs a turn takes. A continuation uses what its turn was started with; an option beats it.
+#[derive(Debug, Clone, Args)]
+#[command(next_help_heading = "Turn options")]
+pub struct TurnOptions {
+    /// The model to ask [ATTINI_MODEL; else the session's last, else as configured]
+    #[arg(short, long, value_name = "PROVIDER/MODEL", value_parser = value::model)]
+    pub model: Option<String>,
+
+    /// A file to add after the built-in system prompt
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub system: Option<PathBuf>,
+
+    /// Requests to the model, over the whole turn
+    #[arg(long, value_name = "N", value_parser = value::count_from(1))]
+    pub max_rounds: Option<u64>,
+
+    /// Calls the model may make, over the whole turn
+    #[arg(long, value_name = "N", value_parser = value::count_from(0))]
+    pub max_tool_calls: Option<u64>,
+
+    /// Running time, over the whole turn; 0: no limit
+    #[arg(long, value_name = "SECONDS", value_parser = value::seconds_from(0))]
+    pub max_time: Option<u64>,
+
+    /// Tokens of one reply
+    #[arg(long, value_name = "N", value_parser = value::count_from(1))]
+    pub max_tokens: Option<u64>,
+
+    /// How freely the model chooses its words, from 0 to 2
+    #[arg(long, value_name = "X", allow_negative_numbers = true, value_parser = value::temperature)]
+    pub temperature: Option<f64>,
+
+    /// How long the model thinks, in its service's own word (low, medium, high)
+    #[arg(long, value_name = "LEVEL", value_parser = value::effort)]
+    pub reasoning_effort: Option<String>,
+
+    /// A JSON Schema that the answer, as JSON, must fit
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub output_schema: Option<PathBuf>,
+
+    /// How long a command may run
+    #[arg(long, value_name = "SECONDS", value_parser = value::seconds_from(1))]
+    pub command_timeout: Option<u64>,
+
+    /// Offer only tools without side effects
+    #[arg(long)]
+    pub read_only: bool,
+
+    /// What becomes of a call that needs consent
+    #[arg(long, value_name = "WHAT")]
+    pub on_ask: Option<OnAsk>,
+
+    /// Let what RULE covers run unasked, in this invocation
+    ///
+    /// RULE is a rule's JSON, or short: 'command:cargo test' (its first words), write:src, read:../shared,
+    /// fetch:docs.example.org, 'tool:fs__*'. May be given several times, mixed with --deny: the rules count in the
+    /// order typed, the last one that matches decides, and they are stronger than those of any file.
+    #[arg(long, value_name = "RULE", value_parser = value::rule)]
+    pub allow: Vec<String>,
+
+    /// Refuse what RULE covers, for the whole turn
+    ///
+    /// RULE as for --allow.
+    #[arg(long, value_name = "RULE", value_parser = value::rule)]
+    pub deny: Vec<String>,
+
+    /// Wait for the session's lock; without SECONDS as long as it takes
+    #[arg(long, value_name = "SECONDS", num_args = 0..=1, require_equals = true, value_parser = value::seconds_from(0))]
+    pub wait: Option<Option<u64>>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum OnAsk {
+    /// Suspend the turn, to be approved or denied later
+    Suspend,
+    /// Deny it, tell the model, and go on: for unattended jobs
+    Deny,
+    /// Cancel it and all behind it, and end the turn, saying which rules would have allowed it
+    Fail,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum GrantScope {
+    /// Until the turn ends
+    Turn,
+    /// In this session
+    Session,
+    /// In this workspace, in every session
+    Workspace,
+}
+
+/// Show what pending patches would change
+///
+/// One unified diff that git apply --check takes; a patch's includes the patches it stands on. Paths outside the
+/// workspace are noted on stderr instead. With nothing pending it prints nothing.
+#[derive(Debug, Clone, Args)]
+#[command(after_long_help = "\
+Examples:
+  attini diff
+  attini diff call_2 | git apply --check")]
+pub struct DiffArguments {
+    /// One pending patch alone
+    #[arg(value_name = "ID")]
+    pub id: Option<String>,
+}
+
+/// List the tools as the model would see them
+///
+/// With their source, whether they ask, and whether they run beside others.
+#[derive(Debug, Clone, Args)]
+#[command(after_long_help = "\
+Examples:
+  attini tools
+  attini tools --schema read
+  attini tools call read '{\"path\": \"README.md\"}'")]
+pub struct ToolsArguments {
+    /// Print one tool's schema
+    #[arg(long, value_name = "NAME")]
+    pub schema: Option<String>,
+
+    #[command(subcommand)]
+    pub command: Option<ToolsCommand>,
+}
+
+#[derive(Debug, Clone, Subcommand)]
+pub enum ToolsCommand {
+    /// Run one call, without a model or a session
+    ///
+    /// It passes the same gate as a model's call. What would need consent is refused, with the rule that would allow
+    /// it.
+    Call {
+        /// The tool
+        #[arg(value_name = "NAME")]
+        name: String,
+        /// Its arguments, a JSON object
+        #[arg(value_name = "JSON")]
+        arguments: String,
+    },
+}
+
+/// Show, and trust, this workspace's config and rules
+///
+/// They come with the checkout, so they may be someone else's: they can name programs to start and addresses to send
+/// keys to. They count once you have trusted them as they are now. Without --yes it asks at a terminal, and shows them
+/// only elsewhere.
+#[derive(Debug, Clone, Args)]
+pub struct TrustArguments {
+    /// Trust them without being asked
+    #[arg(long)]
+    pub yes: bool,
+}
+
+/// Print a shell's completion script
+#[derive(Debug, Clone, Args)]
+#[command(after_long_help = "\
+Examples:
+  attini completions bash > ~/.local/share/bash-completion/completions/attini
+  attini completions fish > ~/.config/fish/completions/attini.fish")]
+pub struct CompletionsArguments {
+    pub shell: Shell,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+#[value(rename_all = "lower")]
+pub enum Shell {
+    Bash,
+    Zsh,
+    Fish,
+    Elvish,
+    #[value(name = "powershell")]
+    PowerShell,
+}
+
+/// The variables attini heeds, and what each is for. One that is empty counts as unset; an option beats its variable.
+pub const ENVIRONMENT: &[(&str, &str)] = &[
+    ("ATTINI_SESSION", "The session, as --session."),
+    ("ATTINI_WORKSPACE", "The workspace's folder, as --workspace."),
+    ("ATTINI_OUTPUT", "What stdout gets, as --output."),
+    ("ATTINI_MODEL", "The model, as --model."),
+    ("ATTINI_CONFIG", "Another config file in place of the user's own."),
+    ("ATTINI_STATE_DIR", "A folder to keep sessions and the cache in, instead of the workspace's .attini folder."),
+    (
+        "ATTINI_TRUST_WORKSPACE",
+        "If 1, the workspace's config and rules are trusted for this invocation. For jobs whose checkout is known.",
+    ),
+    ("NO_COLOR", "If set, nothing is coloured unless --color says so."),
+    (
+        "OPENAI_API_KEY, ANTHROPIC_API_KEY, DEEPSEEK_API_KEY, ...",
+        "The key of each built-in provider. Their values are masked in whatever attini records, prints or sends, and \
+         commands do not get these variables.",
+    ),
+    ("OPENAI_BASE_URL, ANTHROPIC_BASE_URL, DEEPSEEK_BASE_URL, ...", "The base address of each built-in provider."),
+    ("HTTPS_PROXY, NO_PROXY, SSL_CERT_FILE", "As curl takes them."),
+    ("XDG_CONFIG_HOME, XDG_STATE_HOME", "Where the user's own config and the list of trusted files are."),
+];
+
+/// The files attini reads and writes, and what each is for.
+pub const FILES: &[(&str, &str)] = &[
+    (".attini/config.toml", "The workspace's config. It counts once it is trusted."),
+    (".attini/permissions.jsonl", "The workspace's rules, one a line."),
+    (
+        ".attini/sessions/NAME/",
+        "All there is of a session. A job can keep the folder, and another one can continue from it.",
+    ),
+    (".attini/sessions/NAME/conversation.jsonl", "The conversation: one JSON object a line, append only."),
+    (
+        ".attini/sessions/NAME/pending.json",
+        "The calls that wait for a decision, with what was shown of them. Only while the session is suspended.",
+    ),
+    (".attini/sessions/NAME/permissions.jsonl", "The session's own rules."),
+    (".attini/sessions/NAME/outputs/", "Whole outputs of calls whose result was shortened."),
+    ("$XDG_CONFIG_HOME/attini/config.toml", "The user's own config; ~/.config without the variable."),
+    ("$XDG_CONFIG_HOME/attini/permissions.jsonl", "The user's own rules."),
+    ("$XDG_STATE_HOME/attini/trust.json", "What attini trust has recorded; ~/.local/state without the variable."),
+];

@@ -1,0 +1,119 @@
+//! A command line that ends at once: help and version on stdout, what is wrong with it on stderr, and the one JSON
+//! object for whoever asked for JSON.
+
+use crate::cli::{CliError, Topic};
+use crate::exit::Status;
+use crate::failure::Failure;
+use crate::report::{ReadyText, ReportOptions, Reporter};
+
+use super::colour_asked_for;
+
+/// The commands whose object is the result of a turn; every other command's has its own name as `type`.
+const TURN_COMMANDS: [&str; 5] = ["tell", "approve", "deny", "resume", "demo"];
+
+/// What a reporter for `error` has to know.
+pub fn report_options(error: &CliError) -> ReportOptions {
+    ReportOptions { mode: error.output.into(), ..ReportOptions::default() }.with_streams(colour_asked_for(error.color))
+}
+
+/// Tells of `error`.
+pub fn run(error: &CliError, reporter: &Reporter) -> Status {
+    let text = ReadyText { plain: &error.plain, coloured: &error.coloured };
+    match error.topic {
+        Topic::Help => reporter.finish_with_text("help", text),
+        Topic::Version => reporter.finish_with_text("version", text),
+        Topic::Usage => {
+            let failure = Failure::usage(error.message()).hint(error.hint());
+            let name = error.command.filter(|name| !TURN_COMMANDS.contains(name));
+            reporter.refuse(name, &failure, text);
+            return Status::Usage;
+        }
+    }
+    Status::Completed
+}
+
+#[cfg(test)]
+mod tests {
+    use std::ffi::OsString;
+    use std::io::{self, Write};
+    use std::sync::{Arc, Mutex};
+
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    #[derive(Clone, Default)]
+    struct Seen(Arc<Mutex<Vec<u8>>>);
+
+    impl Write for Seen {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.0.lock().unwrap().extend_from_slice(bytes);
+            Ok(bytes.len())
+        }
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    fn tell(words: &[&str], colour: bool) -> (Status, String, String) {
+        let arguments = std::iter::once("attini").chain(words.iter().copied()).map(OsString::from);
+        let error = crate::cli::parse(arguments, |_| None).unwrap_err();
+        let (stdout, stderr) = (Seen::default(), Seen::default());
+        let options = ReportOptions { mode: error.output.into(), colour, ..ReportOptions::default() };
+        let clock = || "T".to_owned();
+        let reporter = Reporter::with_streams(options, Box::new(stdout.clone()), Box::new(stderr.clone()), clock);
+        let status = run(&error, &reporter);
+        let text = |seen: &Seen| String::from_utf8(seen.0.lock().unwrap().clone()).unwrap();
+        (status, text(&stdout), text(&stderr))
+    }
+
+    #[test]
+    fn help_and_version_go_to_stdout() {
+        let version = format!("attini {}\n", env!("CARGO_PKG_VERSION"));
+        assert_eq!(tell(&["--version"], false), (Status::Completed, version.clone(), String::new()));
+        let (status, stdout, stderr) = tell(&["--output", "json", "--version"], false);
+        let object: Value = serde_json::from_str(&stdout).unwrap();
+        let expected = json!({
+            "type": "version", "at": "T", "status": "completed", "exit_code": 0, "text": version, "error": null
+        });
+        assert_eq!((status, object, stderr), (Status::Completed, expected, String::new()));
+        let (_, stdout, stderr) = tell(&["status", "--help"], false);
+        assert!(stdout.contains("Say where the session stands") && stderr.is_empty());
+    }
+
+    #[test]
+    fn a_wrong_line_is_told_on_stderr_and_as_an_object() {
+        let expected = "error: unexpected argument '--max-round' found\n\n  tip: a similar argument exists: \
+                        '--max-rounds'\n\nUsage: attini tell --max-rounds <N> [PROMPT]\n\nFor more information, try \
+                        '--help'.\n";
+        let (status, stdout, stderr) = tell(&["tell", "--max-round", "3"], false);
+        assert_eq!((status, stdout.as_str(), stderr.as_str()), (Status::Usage, "", expected));
+        let (status, stdout, stderr) = tell(&["tell", "--max-round", "3", "--output", "events"], false);
+        assert_eq!((status, stderr.as_str()), (Status::Usage, expected));
+        assert_eq!(stdout.lines().count(), 1);
+        let object: Value = serde_json::from_str(&stdout).unwrap();
+        assert_eq!((&object["type"], &object["status"]), (&json!("result"), &json!("usage")));
+        assert_eq!(object["exit_code"], json!(2));
+        let error = json!({
+            "code": "usage", "message": "unexpected argument '--max-round' found", "retryable": false,
+            "hint": "a similar argument exists: '--max-rounds'"
+        });
+        assert_eq!(object["error"], error);
+        let (_, stdout, _) = tell(&["status", "--nonsense", "--output", "json"], false);
+        let object: Value = serde_json::from_str(&stdout).unwrap();
+        assert_eq!(object["type"], json!("status"));
+    }
+
+    #[test]
+    fn what_was_typed_cannot_steer_the_terminal() {
+        for (typed, shown) in [("--no\u{1b}[2Jthing", "--nothing"), ("--no\u{202e}\u{7}", "--no\\u{202e}")] {
+            for colour in [false, true] {
+                let (_, _, stderr) = tell(&["status", typed], colour);
+                assert!(stderr.contains(shown), "{stderr}");
+                assert!(!stderr.contains(['\u{1b}', '\u{202e}', '\u{7}']), "{stderr}");
+            }
+        }
+        let (_, _, stderr) = tell(&["status", "--nonsense"], true);
+        assert!(stderr.contains('\u{1b}'), "{stderr}");
+    }
+}

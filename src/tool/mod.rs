@@ -3,6 +3,8 @@
 //! A tool computes: it says what a call would touch, and does it when told to. Whether it may, when it runs, and what
 //! becomes of its result is decided in `call`.
 
+#[cfg(test)]
+pub(crate) mod scene;
 pub mod schema;
 
 use std::collections::BTreeMap;

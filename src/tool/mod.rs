@@ -3,7 +3,13 @@
 //! A tool computes: it says what a call would touch, and does it when told to. Whether it may, when it runs, and what
 //! becomes of its result is decided in `call`.
 
+pub mod list;
+pub mod read;
+#[cfg(test)]
+pub(crate) mod scene;
 pub mod schema;
+pub mod search;
+mod target;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;

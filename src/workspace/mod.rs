@@ -1,10 +1,23 @@
 //! The workspace: a path proved to be inside and opened beneath the root, child processes, and what git can give back.
 
+mod discover;
+pub mod git;
+pub mod look;
+pub mod names;
+mod nearest;
+pub mod resolve;
 pub mod root;
+pub mod walk;
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::io;
+use std::ops::Deref;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
+
+use crate::session::folder::SessionFolder;
+
+pub use discover::git_top_level;
 
 /// Where a resolved path lies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -69,4 +82,50 @@ pub struct World {
 #[derive(Debug)]
 pub struct Workspace {
     pub root: root::Root,
+}
+
+impl Workspace {
+    /// Opens a folder as the workspace; links in `path` itself are followed.
+    pub fn open(path: &Path) -> io::Result<Self> {
+        Ok(Self { root: root::Root::open(path)? })
+    }
+
+    /// The folder that a location is opened beneath, and its path from there: the resolved one, so that nothing is
+    /// resolved a second time. Outside the workspace that folder is `/`.
+    pub fn root_for<'a>(
+        &'a self,
+        location: &Location,
+        session: Option<&'a SessionFolder>,
+    ) -> io::Result<(Base<'a>, PathBuf)> {
+        match location.place {
+            Place::Workspace => Ok((Base::Held(&self.root), location.path.clone())),
+            Place::Session => match session {
+                Some(session) => Ok((Base::Held(&session.root), location.path.clone())),
+                None => Err(io::Error::new(io::ErrorKind::NotFound, "there is no session")),
+            },
+            Place::Outside => {
+                let relative = location.path.strip_prefix("/").unwrap_or(&location.path);
+                let relative = if relative == Path::new("") { Path::new(".") } else { relative };
+                Ok((Base::Opened(root::Root::open(Path::new("/"))?), relative.to_owned()))
+            }
+        }
+    }
+}
+
+/// A root that is held by someone else, or was opened for this one location.
+#[derive(Debug)]
+pub enum Base<'a> {
+    Held(&'a root::Root),
+    Opened(root::Root),
+}
+
+impl Deref for Base<'_> {
+    type Target = root::Root;
+
+    fn deref(&self) -> &root::Root {
+        match self {
+            Self::Held(root) => root,
+            Self::Opened(root) => root,
+        }
+    }
 }

@@ -1,12 +1,33 @@
 //! One file a wire format, and what they share: HTTP, server-sent events, assembling calls, retries.
 //!
 //! A provider turns a [`Request`] into a complete [`Reply`] or a [`ProviderError`]. It knows nothing of sessions,
-//! permissions or tools beyond their advertised schemas, and records nothing.
+//! permissions or tools beyond their advertised schemas, and records nothing. Every byte of a reply is the service's
+//! own: it is bounded here, and judged by others.
+
+pub mod assemble;
+pub mod catalogue;
+mod connect;
+pub mod http;
+pub mod openai;
+pub mod retry;
+pub mod scripted;
+pub mod sse;
+pub mod trouble;
 
 use serde_json::Value;
 
+pub use self::connect::{Connected, connect, default_model, key_variables, no_model_failure};
 use crate::interrupt::Interrupt;
 use crate::session::record::{ToolCall, Usage};
+
+/// As much of the beginning of `text` as fits, without tearing a character.
+fn cut(text: &str, bytes_max: usize) -> &str {
+    let mut end = text.len().min(bytes_max);
+    while !text.is_char_boundary(end) {
+        end -= 1;
+    }
+    &text[..end]
+}
 
 /// Talks to one model service.
 pub trait Provider {
@@ -21,7 +42,7 @@ pub trait Provider {
 }
 
 /// Everything a reply depends on. Within an invocation `system` and `tools` are the same bytes in every request.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, Default)]
 pub struct Request<'a> {
     /// The model's name without the provider's.
     pub model: &'a str,
@@ -102,6 +123,22 @@ pub enum Finish {
     Pause,
     /// Taken as an end, with a warning.
     Unfamiliar,
+}
+
+impl Finish {
+    /// What a service's own word means, in any of the formats. An empty one is an end: the reply was marked as over by
+    /// other means.
+    pub fn of(reason: &str) -> Self {
+        match reason {
+            "" | "stop" | "tool_calls" | "function_call" | "tool_use" | "end_turn" | "stop_sequence" | "eos"
+            | "eos_token" | "STOP" => Self::End,
+            "length" | "max_tokens" | "max_output_tokens" | "model_length" | "MAX_TOKENS" => Self::Length,
+            "content_filter" | "safety" | "SAFETY" => Self::ContentFilter,
+            "refusal" => Self::Refusal,
+            "pause_turn" => Self::Pause,
+            _ => Self::Unfamiliar,
+        }
+    }
 }
 
 /// What happens while a reply comes in.

@@ -1,0 +1,387 @@
+//! Sends a request to a model service and hands out the answer's bytes as they come.
+//!
+//! One agent for one base address: time limits, certificates, proxy. A status is never an error here, redirects are
+//! not followed, and nothing is retried.
+
+use std::io::Read;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
+use std::time::{Duration, Instant, SystemTime};
+
+use ureq::tls::{PemItem, RootCerts, TlsConfig};
+
+use super::retry;
+use super::trouble::{Trouble, shorten};
+use crate::failure::Failure;
+use crate::interrupt::{CloserGuard, Interrupt};
+
+/// For resolving the name, and again for connecting with proxy and TLS handshakes.
+pub const CONNECT_SECONDS_MAX: u64 = 15;
+/// Between two pieces of an answer, and before the first. A large prompt on a local model, or a model that thinks
+/// without telling, takes minutes.
+pub const IDLE_SECONDS_MAX: u64 = 300;
+/// For a whole answer, however lively.
+pub const TOTAL_SECONDS_MAX: u64 = 3600;
+/// Of an answer's body.
+pub const REPLY_BYTES_MAX: u64 = 64 * 1024 * 1024;
+/// What is read of an answer behind its end, so that the connection can be used again.
+const DRAIN_BYTES_MAX: usize = 16 * 1024;
+const PIECE_BYTES_MAX: usize = 16 * 1024;
+/// Pieces that wait to be looked at; reading stops while there are that many.
+const PIECES_WAITING_MAX: usize = 16;
+
+/// Reads an environment variable; empty counts as unset.
+pub type Variable<'a> = &'a dyn Fn(&str) -> Option<String>;
+
+#[derive(Debug, Clone)]
+pub struct Http {
+    agent: ureq::Agent,
+    provider: String,
+    /// The host is this machine: a refused connection means that no server runs, which waiting does not change.
+    is_local: bool,
+    /// The environment variable that names the proxy in use.
+    proxy_variable: Option<&'static str>,
+}
+
+/// An answer whose head has come.
+pub struct Answer {
+    pub status: u16,
+    /// Without parameters, in lower case; empty if the service gave none.
+    pub content_type: String,
+    pub retry_after: Option<Duration>,
+    body: Body,
+}
+
+struct Body {
+    provider: String,
+    pieces: Receiver<Piece>,
+    interrupt: Interrupt,
+    deadline: Instant,
+    bytes: u64,
+    ended: bool,
+    _closer: CloserGuard,
+}
+
+enum Piece {
+    Head {
+        status: u16,
+        content_type: String,
+        retry_after: Option<Duration>,
+    },
+    Bytes(Vec<u8>),
+    End,
+    Failed(Trouble),
+    /// Wakes the one who waits; whether the interrupt is raised is asked of the interrupt.
+    Wake,
+}
+
+impl Http {
+    /// `base` decides whether certificates and which proxy are needed.
+    pub fn load(provider: &str, base: &str, variable: Variable<'_>) -> anyhow::Result<Self> {
+        let uri: ureq::http::Uri = base
+            .parse()
+            .map_err(|_| Failure::usage(format!("the base address of provider {provider} is not a URL: {base:?}")))?;
+        let scheme = uri.scheme_str().unwrap_or_default();
+        let (true, Some(host)) = (matches!(scheme, "http" | "https"), uri.host()) else {
+            let message = format!("the base address of provider {provider} does not begin with http:// or https://");
+            return Err(Failure::usage(message).into());
+        };
+        let (proxy_variable, proxy) = load_proxy(scheme, host, variable)?.unzip();
+        let config = ureq::Agent::config_builder()
+            .user_agent(concat!("attini/", env!("CARGO_PKG_VERSION")))
+            .http_status_as_error(false)
+            .max_redirects(0)
+            .timeout_resolve(Some(Duration::from_secs(CONNECT_SECONDS_MAX)))
+            .timeout_connect(Some(Duration::from_secs(CONNECT_SECONDS_MAX)))
+            .timeout_per_read(Some(Duration::from_secs(IDLE_SECONDS_MAX)))
+            .timeout_per_write(Some(Duration::from_secs(IDLE_SECONDS_MAX)))
+            .tls_config(load_tls(scheme, variable)?)
+            .proxy(proxy.clone())
+            .build();
+        let is_local = proxy.is_none() && matches!(host, "localhost" | "127.0.0.1" | "[::1]");
+        Ok(Self { agent: config.new_agent(), provider: provider.to_owned(), is_local, proxy_variable })
+    }
+
+    /// Sends `body` as JSON and waits for the head of the answer. The work is done on a thread of its own, so that an
+    /// interrupt ends the waiting at once, whatever it waits for: a name, a connection or a byte. After an interrupt
+    /// this agent sends nothing any more.
+    pub fn post(
+        &self,
+        url: &str,
+        headers: &[(&str, &str)],
+        body: Vec<u8>,
+        interrupt: &Interrupt,
+    ) -> Result<Answer, Trouble> {
+        let mut request = self.agent.post(url).header("Content-Type", "application/json");
+        for (name, value) in headers {
+            request = request.header(*name, *value);
+        }
+        let (sender, pieces) = sync_channel(PIECES_WAITING_MAX);
+        let (agent, waker) = (self.agent.clone(), sender.clone());
+        let closer = interrupt.on_raise(move || {
+            agent.clone().shutdown();
+            // If there is no room, the other side is not waiting.
+            let _ = waker.try_send(Piece::Wake);
+        });
+        let exchange = Exchange { http: self.clone(), sender };
+        std::thread::Builder::new()
+            .name("model request".to_owned())
+            .spawn(move || exchange.run(request, &body))
+            .map_err(|error| Trouble::lasting(format!("cannot start a thread for the request: {error}")))?;
+        let body = Body {
+            provider: self.provider.clone(),
+            pieces,
+            interrupt: interrupt.clone(),
+            deadline: Instant::now() + Duration::from_secs(TOTAL_SECONDS_MAX),
+            bytes: 0,
+            ended: false,
+            _closer: closer,
+        };
+        // Name, connection and the first byte have a limit each.
+        let patience = Duration::from_secs(2 * CONNECT_SECONDS_MAX + 2 * IDLE_SECONDS_MAX);
+        match body.receive(patience)? {
+            Piece::Head { status, content_type, retry_after } => Ok(Answer { status, content_type, retry_after, body }),
+            Piece::Failed(trouble) => Err(trouble),
+            Piece::Bytes(_) | Piece::End | Piece::Wake => {
+                Err(Trouble::broken_off(format!("the answer of {} has no head", self.provider)))
+            }
+        }
+    }
+}
+
+impl Answer {
+    /// The next bytes of the body; `None` at its end. `patience` shortens the idle limit.
+    pub fn next(&mut self, patience: Option<Duration>) -> Result<Option<Vec<u8>>, Trouble> {
+        if self.body.ended {
+            return Ok(None);
+        }
+        let piece = self.body.receive(patience.unwrap_or(Duration::from_secs(IDLE_SECONDS_MAX + 1)));
+        let result = match piece {
+            Ok(Piece::Bytes(bytes)) => self.body.count(&bytes).map(|()| Some(bytes)),
+            Ok(Piece::Failed(trouble)) | Err(trouble) => Err(trouble),
+            Ok(Piece::End | Piece::Head { .. } | Piece::Wake) => Ok(None),
+        };
+        self.body.ended = !matches!(result, Ok(Some(_)));
+        result
+    }
+
+    /// The rest of the body, up to `bytes_max` bytes.
+    pub fn read(&mut self, bytes_max: usize) -> Result<Vec<u8>, Trouble> {
+        let mut bytes = Vec::new();
+        while bytes.len() < bytes_max
+            && let Some(piece) = self.next(None)?
+        {
+            bytes.extend_from_slice(&piece);
+        }
+        bytes.truncate(bytes_max);
+        Ok(bytes)
+    }
+}
+
+impl Body {
+    /// The next piece that is not a mere wake-up.
+    fn receive(&self, patience: Duration) -> Result<Piece, Trouble> {
+        let end = self.deadline.min(Instant::now() + patience);
+        loop {
+            let received = self.pieces.recv_timeout(end.saturating_duration_since(Instant::now()));
+            // Asked behind each wait: closing the socket may look like the end of an answer.
+            if self.interrupt.is_raised() {
+                return Err(Trouble::interrupted(&self.provider));
+            }
+            match received {
+                Ok(Piece::Wake) => {}
+                Ok(piece) => return Ok(piece),
+                Err(RecvTimeoutError::Timeout) => {
+                    let trouble = Trouble::broken_off(format!("the answer of {} took too long", self.provider));
+                    return Err(Trouble { again: end < self.deadline, ..trouble });
+                }
+                Err(RecvTimeoutError::Disconnected) => {
+                    return Err(Trouble::broken_off(format!("the connection to {} broke off", self.provider)));
+                }
+            }
+        }
+    }
+
+    fn count(&mut self, bytes: &[u8]) -> Result<(), Trouble> {
+        self.bytes += bytes.len() as u64;
+        if self.bytes > REPLY_BYTES_MAX {
+            let message = format!("the reply of {} is larger than the limit of {REPLY_BYTES_MAX} bytes", self.provider);
+            return Err(Trouble::lasting(message));
+        }
+        Ok(())
+    }
+}
+
+/// The thread's side of a request.
+struct Exchange {
+    http: Http,
+    sender: SyncSender<Piece>,
+}
+
+impl Exchange {
+    fn run(&self, request: ureq::RequestBuilder<ureq::typestate::WithBody>, body: &[u8]) {
+        let last = match request.send(body) {
+            Ok(response) => self.pass_on(response),
+            Err(error) => Some(Piece::Failed(self.explain(&error))),
+        };
+        if let Some(last) = last {
+            // Nobody listens any more if this fails.
+            let _ = self.sender.send(last);
+        }
+    }
+
+    /// Returns what is to be said last; `None` if nobody listens.
+    fn pass_on(&self, response: ureq::http::Response<ureq::Body>) -> Option<Piece> {
+        let (head, body) = response.into_parts();
+        let text = |name| head.headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default();
+        let content_type = text("content-type").split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
+        let retry_after = retry::parse_retry_after(text("retry-after"), SystemTime::now());
+        self.sender.send(Piece::Head { status: head.status.as_u16(), content_type, retry_after }).ok()?;
+        let mut reader = body.into_reader();
+        let mut buffer = vec![0; PIECE_BYTES_MAX];
+        loop {
+            match reader.read(&mut buffer) {
+                Ok(0) => return Some(Piece::End),
+                Ok(count) => {
+                    if self.sender.send(Piece::Bytes(buffer[..count].to_vec())).is_err() {
+                        drain(&mut reader, &mut buffer);
+                        return None;
+                    }
+                }
+                Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
+                Err(error) => {
+                    let reason = shorten(&error.to_string());
+                    let message = format!("the connection to {} broke off: {reason}", self.http.provider);
+                    return Some(Piece::Failed(Trouble::broken_off(message)));
+                }
+            }
+        }
+    }
+
+    fn explain(&self, error: &ureq::Error) -> Trouble {
+        let provider = &self.http.provider;
+        let through = self.http.proxy_variable.map_or_else(String::new, |name| format!(" through the proxy of {name}"));
+        let message = format!("cannot reach {provider}{through}: {}", shorten(&error.to_string()));
+        let refused = match error {
+            ureq::Error::Io(error) => error.kind() == std::io::ErrorKind::ConnectionRefused,
+            other => matches!(other, ureq::Error::ConnectionFailed),
+        };
+        if refused && self.http.is_local {
+            let mut trouble = Trouble::broken_off(message);
+            trouble.again = false;
+            trouble.error.hint = Some(format!("is the server of {provider} running, and at that address?"));
+            return trouble;
+        }
+        match error {
+            ureq::Error::Io(error) if error.kind() != std::io::ErrorKind::InvalidData => Trouble::broken_off(message),
+            ureq::Error::Timeout(_)
+            | ureq::Error::HostNotFound
+            | ureq::Error::ConnectionFailed
+            | ureq::Error::Protocol(_)
+            | ureq::Error::ConnectProxyFailed(_) => Trouble::broken_off(message),
+            _ => Trouble::lasting(message),
+        }
+    }
+}
+
+/// Reads a little further, in the hope of the end.
+fn drain(reader: &mut impl Read, buffer: &mut [u8]) {
+    let mut left = DRAIN_BYTES_MAX;
+    while left > 0
+        && let Ok(count @ 1..) = reader.read(buffer)
+    {
+        left = left.saturating_sub(count);
+    }
+}
+
+/// Certificates are checked as the platform does it, or against those of `SSL_CERT_FILE` alone.
+fn load_tls(scheme: &str, variable: Variable<'_>) -> anyhow::Result<TlsConfig> {
+    let file = variable("SSL_CERT_FILE").filter(|_| scheme == "https");
+    let Some(file) = file else {
+        return Ok(TlsConfig::builder().root_certs(RootCerts::PlatformVerifier).build());
+    };
+    let load = || -> anyhow::Result<RootCerts> {
+        let pem = fs_err::read(&file)?;
+        let mut certificates = Vec::new();
+        for item in ureq::tls::parse_pem(&pem) {
+            if let PemItem::Certificate(certificate) = item? {
+                certificates.push(certificate);
+            }
+        }
+        anyhow::ensure!(!certificates.is_empty(), "{file} holds no certificate");
+        Ok(certificates.into())
+    };
+    let roots = load().map_err(|error| Failure::usage(format!("SSL_CERT_FILE cannot be used: {error:#}")))?;
+    Ok(TlsConfig::builder().root_certs(roots).build())
+}
+
+fn load_proxy(scheme: &str, host: &str, variable: Variable<'_>) -> anyhow::Result<Option<(&'static str, ureq::Proxy)>> {
+    let Some((name, url)) = choose_proxy(scheme, host, variable) else { return Ok(None) };
+    // The address may hold a password, so it is not shown.
+    let proxy = ureq::Proxy::new(&url).map_err(|error| Failure::usage(format!("{name} cannot be used: {error}")))?;
+    Ok(Some((name, proxy)))
+}
+
+/// The variable that counts for a host, and its value. An upper-case `HTTP_PROXY` does not: a CGI server sets it from
+/// a request's header.
+fn choose_proxy(scheme: &str, host: &str, variable: Variable<'_>) -> Option<(&'static str, String)> {
+    let names: &[&'static str] = if scheme == "https" {
+        &["https_proxy", "HTTPS_PROXY", "all_proxy", "ALL_PROXY"]
+    } else {
+        &["http_proxy", "all_proxy", "ALL_PROXY"]
+    };
+    let found = names.iter().find_map(|name| Some((*name, variable(name)?)))?;
+    let exempt = variable("no_proxy").or_else(|| variable("NO_PROXY")).unwrap_or_default();
+    (!is_exempt(host, &exempt)).then_some(found)
+}
+
+/// Whether a list of hosts and domains (commas or spaces between, `*` for all) names the host.
+fn is_exempt(host: &str, list: &str) -> bool {
+    let host = host.trim_matches(['[', ']']).trim_end_matches('.').to_ascii_lowercase();
+    list.split([',', ' ']).map(str::trim).filter(|entry| !entry.is_empty()).any(|entry| {
+        let entry = entry.trim_matches(['[', ']']).trim_matches('.').to_ascii_lowercase();
+        entry == "*" || host == entry || host.strip_suffix(&entry).is_some_and(|rest| rest.ends_with('.'))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    type Environment = &'static [(&'static str, &'static str)];
+
+    #[test]
+    fn the_proxy_is_chosen_as_curl_does() {
+        let cases: &[(&str, &str, Environment, Option<&str>)] = &[
+            ("https", "api.acme.test", &[("HTTPS_PROXY", "a")], Some("a")),
+            ("https", "api.acme.test", &[("HTTPS_PROXY", "a"), ("https_proxy", "b")], Some("b")),
+            ("https", "api.acme.test", &[("ALL_PROXY", "c")], Some("c")),
+            ("https", "api.acme.test", &[("http_proxy", "d")], None),
+            ("http", "127.0.0.1", &[("HTTPS_PROXY", "a"), ("HTTP_PROXY", "b")], None),
+            ("http", "acme.test", &[("http_proxy", "d")], Some("d")),
+            ("https", "api.acme.test", &[("HTTPS_PROXY", "a"), ("NO_PROXY", "acme.test")], None),
+            ("https", "api.acme.test", &[("HTTPS_PROXY", "a"), ("NO_PROXY", "x.test, .Acme.test")], None),
+            ("https", "api.acme.test", &[("HTTPS_PROXY", "a"), ("NO_PROXY", "me.test")], Some("a")),
+            ("https", "api.acme.test", &[("HTTPS_PROXY", "a"), ("NO_PROXY", "*")], None),
+            ("https", "[::1]", &[("HTTPS_PROXY", "a"), ("NO_PROXY", "::1")], None),
+        ];
+        for (scheme, host, environment, expected) in cases {
+            let variable =
+                |name: &str| environment.iter().find(|(other, _)| *other == name).map(|(_, value)| (*value).to_owned());
+            let found = choose_proxy(scheme, host, &variable).map(|(_, value)| value);
+            assert_eq!(found.as_deref(), *expected, "{scheme} {host} {environment:?}");
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_used_is_named() {
+        let none = |_: &str| None;
+        for (base, expected) in [("nonsense", "http://"), ("ftp://x/v1", "http://"), ("http://a b", "not a URL")] {
+            let error = Http::load("acme", base, &none).unwrap_err();
+            assert!(format!("{error:#}").contains(expected), "{base}: {error:#}");
+        }
+        let variable = |name: &str| (name == "SSL_CERT_FILE").then(|| "/nowhere/certificates.pem".to_owned());
+        let error = Http::load("acme", "https://acme.test", &variable).unwrap_err();
+        assert!(format!("{error:#}").contains("/nowhere/certificates.pem"), "{error:#}");
+        assert!(Http::load("acme", "http://acme.test", &variable).is_ok());
+    }
+}

@@ -1,0 +1,217 @@
+//! Builds requests in the Chat Completions format: the conversation as a strict service takes it.
+//!
+//! The same conversation always gives the same bytes, and a longer one begins with the bytes of the shorter, so that
+//! prompt caches hold.
+
+use std::collections::BTreeSet;
+
+use serde_json::{Map, Value, json};
+use sha2::{Digest, Sha256};
+
+use super::{CONTENT_PARTS, KEPT, REASONING_FIELD, REASONING_FIELDS, Settings};
+use crate::provider::{AdvertisedTool, AssistantMessage, Message, Request};
+use crate::session::record::ToolCall;
+
+/// What a function may be called.
+pub(super) const NAME_BYTES_MAX: usize = 64;
+/// Stands for the name of a call that has none.
+const NAMELESS: &str = "unknown";
+/// Follows an assistant message that would otherwise be the last.
+const GO_ON: &str = "Please go on.";
+/// Stands between results and a user text where a service wants the roles to alternate.
+const BETWEEN: &str = "I have the results.";
+
+/// The body of a request.
+pub(super) fn body(settings: &Settings, request: &Request<'_>) -> Value {
+    let mut body = Map::new();
+    let mut set = |key: &str, value: Value| body.insert(key.to_owned(), value);
+    set("model", json!(request.model));
+    set("stream", json!(true));
+    if settings.dialect.asks_for_usage {
+        set("stream_options", json!({"include_usage": true}));
+    }
+    if let Some(max_tokens) = request.max_tokens {
+        set(settings.dialect.max_tokens_field, json!(max_tokens));
+    }
+    if let Some(temperature) = request.temperature {
+        set("temperature", json!(temperature));
+    }
+    if let Some(effort) = request.reasoning_effort {
+        set("reasoning_effort", json!(effort));
+    }
+    if let Some(schema) = request.output_schema {
+        set("response_format", json!({"type": "json_schema", "json_schema": {"name": "answer", "schema": schema}}));
+    }
+    if !request.tools.is_empty() {
+        set("tools", request.tools.iter().map(tool).collect());
+    }
+    set("messages", Value::Array(messages(settings, request)));
+    Value::Object(body)
+}
+
+fn tool(tool: &AdvertisedTool) -> Value {
+    json!({
+        "type": "function",
+        "function": {"name": tool.name, "description": tool.description, "parameters": tool.parameters},
+    })
+}
+
+fn messages(settings: &Settings, request: &Request<'_>) -> Vec<Value> {
+    let mut wire = Wire { settings, model: request.model, messages: Vec::new(), ids: Ids::default() };
+    if !request.system.is_empty() {
+        wire.messages.push(json!({"role": "system", "content": request.system}));
+    }
+    for message in request.messages {
+        match message {
+            Message::User { text } => wire.push_user(text),
+            Message::Assistant(message) => wire.push_assistant(message),
+            Message::Results(results) => {
+                for result in results {
+                    let id = wire.id(&result.call_id);
+                    wire.messages.push(json!({"role": "tool", "tool_call_id": id, "content": result.content}));
+                }
+            }
+        }
+    }
+    if wire.last_role() == "assistant" {
+        wire.push_user(GO_ON);
+    }
+    wire.messages
+}
+
+struct Wire<'a> {
+    settings: &'a Settings,
+    model: &'a str,
+    messages: Vec<Value>,
+    ids: Ids,
+}
+
+impl Wire<'_> {
+    fn last_role(&self) -> &str {
+        self.messages.last().and_then(|message| message["role"].as_str()).unwrap_or_default()
+    }
+
+    fn push_user(&mut self, text: &str) {
+        if text.is_empty() {
+            return;
+        }
+        match self.last_role() {
+            "user" => {
+                if let Some(Value::String(content)) = self.messages.last_mut().map(|message| &mut message["content"]) {
+                    content.push_str("\n\n");
+                    content.push_str(text);
+                }
+                return;
+            }
+            "tool" if !self.settings.user_after_tool => {
+                self.messages.push(json!({"role": "assistant", "content": BETWEEN}));
+            }
+            _ => {}
+        }
+        self.messages.push(json!({"role": "user", "content": text}));
+    }
+
+    fn push_assistant(&mut self, message: &AssistantMessage) {
+        if message.text.is_empty() && message.tool_calls.is_empty() {
+            return;
+        }
+        let is_own = message.provider == self.settings.provider && message.model == self.model;
+        let content = if message.text.is_empty() { Value::Null } else { json!(message.text) };
+        let mut wire = Map::from_iter([("role".to_owned(), json!("assistant")), ("content".to_owned(), content)]);
+        if is_own && let Some(opaque) = &message.opaque {
+            give_back(&mut wire, message, opaque);
+        }
+        if !message.tool_calls.is_empty() {
+            let calls = message.tool_calls.iter().map(|call| self.call(call, is_own)).collect();
+            wire.insert("tool_calls".to_owned(), Value::Array(calls));
+        }
+        self.messages.push(Value::Object(wire));
+    }
+
+    fn call(&mut self, call: &ToolCall, is_own: bool) -> Value {
+        let mut wire = Map::new();
+        wire.insert("id".to_owned(), json!(self.id(&call.id)));
+        wire.insert("type".to_owned(), json!("function"));
+        let function = json!({"name": valid_name(&call.name), "arguments": valid_arguments(&call.arguments)});
+        wire.insert("function".to_owned(), function);
+        if is_own && let Some(Value::Object(kept)) = &call.opaque {
+            for (key, value) in kept {
+                wire.entry(key).or_insert_with(|| value.clone());
+            }
+        }
+        Value::Object(wire)
+    }
+
+    fn id(&mut self, id: &str) -> String {
+        if self.settings.dialect.nine_character_ids { self.ids.nine_characters(id) } else { id.to_owned() }
+    }
+}
+
+/// Puts reasoning and kept fields back where the service had them.
+fn give_back(wire: &mut Map<String, Value>, message: &AssistantMessage, opaque: &Value) {
+    let field = opaque.get(REASONING_FIELD).and_then(Value::as_str).filter(|_| !message.reasoning.is_empty());
+    match field {
+        Some(field) if REASONING_FIELDS.contains(&field) => {
+            wire.insert(field.to_owned(), json!(message.reasoning));
+        }
+        Some(CONTENT_PARTS) => {
+            let mut parts = vec![json!({
+                "type": "thinking",
+                "thinking": [{"type": "text", "text": message.reasoning}],
+            })];
+            if !message.text.is_empty() {
+                parts.push(json!({"type": "text", "text": message.text}));
+            }
+            wire.insert("content".to_owned(), Value::Array(parts));
+        }
+        _ => {}
+    }
+    for (key, value) in opaque.get(KEPT).and_then(Value::as_object).into_iter().flatten() {
+        wire.entry(key).or_insert_with(|| value.clone());
+    }
+}
+
+/// A name that a service takes.
+fn valid_name(name: &str) -> String {
+    let is_valid = |character: char| character.is_ascii_alphanumeric() || matches!(character, '_' | '-');
+    let valid: String =
+        name.chars().take(NAME_BYTES_MAX).map(|character| if is_valid(character) { character } else { '_' }).collect();
+    if valid.is_empty() { NAMELESS.to_owned() } else { valid }
+}
+
+/// Arguments that are one JSON object: as they were written, or `{}`.
+fn valid_arguments(arguments: &str) -> String {
+    match serde_json::from_str::<Value>(arguments) {
+        Ok(Value::Object(_)) => arguments.to_owned(),
+        // An object that was sent as a JSON string is what it was taken for.
+        Ok(Value::String(inner)) if matches!(serde_json::from_str(&inner), Ok(Value::Object(_))) => inner,
+        _ => "{}".to_owned(),
+    }
+}
+
+/// Ids of nine letters and digits in place of those that are not; the same one for the same id.
+#[derive(Default)]
+struct Ids {
+    /// Each id with the one that stands for it, in the order met.
+    known: Vec<(String, String)>,
+    taken: BTreeSet<String>,
+}
+
+impl Ids {
+    fn nine_characters(&mut self, id: &str) -> String {
+        if let Some((_, short)) = self.known.iter().rev().find(|(known, _)| known == id) {
+            return short.clone();
+        }
+        let mut short = id.to_owned();
+        let mut rounds = 0_u32;
+        while short.len() != 9 || !short.bytes().all(|byte| byte.is_ascii_alphanumeric()) || self.taken.contains(&short)
+        {
+            let digest = Sha256::digest(format!("{rounds} {id}"));
+            short = digest.iter().take(9).map(|byte| char::from(b'a' + byte % 26)).collect();
+            rounds += 1;
+        }
+        self.taken.insert(short.clone());
+        self.known.push((id.to_owned(), short.clone()));
+        short
+    }
+}

@@ -3,6 +3,7 @@
 //! A tool computes: it says what a call would touch, and does it when told to. Whether it may, when it runs, and what
 //! becomes of its result is decided in `call`.
 
+pub mod patch;
 pub mod schema;
 
 use std::collections::BTreeMap;

@@ -4,6 +4,7 @@
 //! becomes of its result is decided in `call`.
 
 pub mod list;
+pub mod patch;
 pub mod read;
 #[cfg(test)]
 pub(crate) mod scene;

@@ -1,0 +1,284 @@
+//! Edits in order over the contents of files: what each file is to hold afterwards, or why the patch cannot be.
+//!
+//! Pure: what the files hold comes from the caller, and nothing is written here.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use super::edits::Edit;
+use super::mismatch;
+use super::passage;
+use crate::session::record::{Change, PlannedFile};
+use crate::tool::Refusal;
+use crate::workspace::{Kind, Location, Place};
+
+/// How large a file may be, before and after.
+pub const FILE_BYTES_MAX: usize = 16 * 1024 * 1024;
+
+pub type Locations = BTreeMap<String, Result<Location, Refusal>>;
+
+/// What a file holds before the patch; `None`: there is none.
+pub type Present<'a> = dyn Fn(&Location) -> Result<Option<Content>, Refusal> + 'a;
+
+#[derive(Debug, Clone)]
+pub struct Content {
+    pub bytes: Arc<[u8]>,
+    /// Whether the model may be told of it before anyone is asked.
+    pub may_be_told: bool,
+}
+
+/// One file that the patch leaves different from what it was.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FileChange {
+    pub location: Location,
+    pub planned: PlannedFile,
+    pub before: Option<Arc<[u8]>>,
+    pub after: Option<Arc<[u8]>>,
+    /// The file whose place a new one takes: its [`Location::absolute`] and its [`PlannedFile::path`].
+    pub origin: Option<(PathBuf, String)>,
+}
+
+/// The files that `edits` change, in the order first named; never empty.
+pub fn apply(edits: &[Edit], locations: &Locations, present: &Present<'_>) -> Result<Vec<FileChange>, Refusal> {
+    let mut files = Files { locations, present, slots: Vec::new() };
+    for (index, edit) in edits.iter().enumerate() {
+        files.edit(index + 1, edit)?;
+    }
+    let changes = changes(&files.slots);
+    if changes.is_empty() {
+        return Err(Refusal::new("no_change", "the edits leave every file as it is"));
+    }
+    Ok(changes)
+}
+
+/// The 64 hex digits of a content's SHA-256.
+pub fn sha256_of(bytes: &[u8]) -> String {
+    use sha2::Digest;
+    use std::fmt::Write;
+    sha2::Sha256::digest(bytes).iter().fold(String::with_capacity(64), |mut digits, byte| {
+        // Writing to a string cannot fail.
+        let _ = write!(digits, "{byte:02x}");
+        digits
+    })
+}
+
+/// The path by which records name a file: relative to the workspace, or absolute for everything outside it, the
+/// session's own files among them.
+pub(super) fn planned_path(location: &Location) -> Result<String, Refusal> {
+    let path: &Path = match location.place {
+        Place::Workspace => &location.path,
+        Place::Session | Place::Outside => &location.absolute,
+    };
+    path.to_str().map(str::to_owned).ok_or_else(|| {
+        Refusal::new("invalid_arguments", format!("{} has a name that is not UTF-8; use a command", location.shown))
+    })
+}
+
+struct Files<'a> {
+    locations: &'a Locations,
+    present: &'a Present<'a>,
+    slots: Vec<Slot>,
+}
+
+/// One file, however it is named.
+struct Slot {
+    location: Location,
+    path: String,
+    before: Option<Arc<[u8]>>,
+    now: Option<Arc<[u8]>>,
+    /// The slot that the content was moved from.
+    origin: Option<usize>,
+    /// Whether what it holds now may be told; it goes with the content when that is moved.
+    may_be_told: bool,
+    /// What an earlier edit did to it, if it is gone.
+    gone: Option<String>,
+    is_edited: bool,
+}
+
+impl Files<'_> {
+    fn edit(&mut self, number: usize, edit: &Edit) -> Result<(), Refusal> {
+        match edit {
+            Edit::Replace { path, before, after } => self.replace(number, path, before, after),
+            Edit::Content { path, content } => {
+                let index = self.slot(number, path)?;
+                ensure_size(number, &self.slots[index].location, content.len())?;
+                let slot = &mut self.slots[index];
+                slot.now = Some(Arc::from(content.as_bytes()));
+                slot.gone = None;
+                slot.is_edited = true;
+                Ok(())
+            }
+            Edit::Delete { path } => {
+                let (index, _) = self.existing(number, path)?;
+                let slot = &mut self.slots[index];
+                slot.now = None;
+                slot.origin = None;
+                slot.gone = Some(format!("edit {number} deletes it"));
+                Ok(())
+            }
+            Edit::Move { path, move_to } => self.move_file(number, path, move_to),
+        }
+    }
+
+    fn replace(&mut self, number: usize, path: &str, before: &str, after: &str) -> Result<(), Refusal> {
+        let (index, text) = self.existing(number, path)?;
+        let slot = &mut self.slots[index];
+        let found = passage::replace(&text, before, after).map_err(|why| {
+            let shown = &slot.location.shown;
+            if slot.may_be_told {
+                mismatch::refusal(&why, number, shown, &text, before, slot.is_edited)
+            } else {
+                mismatch::untold(number, shown)
+            }
+        })?;
+        ensure_size(number, &slot.location, found.len())?;
+        slot.now = Some(Arc::from(found));
+        slot.is_edited = true;
+        Ok(())
+    }
+
+    fn move_file(&mut self, number: usize, path: &str, move_to: &str) -> Result<(), Refusal> {
+        let (from, bytes) = self.existing(number, path)?;
+        let to = self.slot(number, move_to)?;
+        let target = &self.slots[to].location.shown;
+        if from == to {
+            let what = format!("edit {number}: {path} and {move_to} name the same file");
+            return Err(Refusal::new("invalid_arguments", what));
+        }
+        if self.slots[to].now.is_some() {
+            let what = format!("edit {number}: {target} exists already; a file is not moved onto another");
+            return Err(Refusal::new("exists", what));
+        }
+        let may_be_told = self.slots[from].may_be_told && self.slots[to].may_be_told;
+        let gone = format!("edit {number} moves it to {target}");
+        // A file that comes back to where it was is no move at all.
+        let origin = Some(self.slots[from].origin.unwrap_or(from)).filter(|origin| *origin != to);
+        let source = &mut self.slots[from];
+        source.now = None;
+        source.origin = None;
+        source.gone = Some(gone);
+        let target = &mut self.slots[to];
+        target.now = Some(bytes);
+        target.origin = origin;
+        target.may_be_told = may_be_told;
+        target.gone = None;
+        Ok(())
+    }
+
+    /// The slot of the file that `path` names, which need not exist.
+    fn slot(&mut self, number: usize, path: &str) -> Result<usize, Refusal> {
+        let numbered = |refusal: Refusal| Refusal { message: format!("edit {number}: {}", refusal.message), ..refusal };
+        let location = match self.locations.get(path) {
+            Some(Ok(location)) => location,
+            Some(Err(refusal)) => return Err(numbered(refusal.clone())),
+            None => return Err(numbered(Refusal::new("not_found", format!("{path} was not looked at")))),
+        };
+        if let Some(index) = self.slots.iter().position(|slot| slot.location.absolute == location.absolute) {
+            return Ok(index);
+        }
+        match location.kind {
+            Kind::File | Kind::Absent => {}
+            Kind::Folder => {
+                let what = format!("{} is a folder; an edit names a file (folders are left alone)", location.shown);
+                return Err(numbered(Refusal::new("is_a_folder", what)));
+            }
+            Kind::Other => {
+                let what = format!("{} is no regular file", location.shown);
+                return Err(numbered(Refusal::new("not_a_file", what)));
+            }
+        }
+        let content = (self.present)(location).map_err(numbered)?;
+        // What would have to be asked for, were it read, is not told here either.
+        let is_free = !location.secret && location.place != Place::Outside;
+        let may_be_told = is_free && content.as_ref().is_none_or(|content| content.may_be_told);
+        let before = content.map(|content| content.bytes);
+        ensure_size(number, location, before.as_ref().map_or(0, |bytes| bytes.len()))?;
+        self.slots.push(Slot {
+            path: planned_path(location).map_err(numbered)?,
+            location: location.clone(),
+            now: before.clone(),
+            before,
+            origin: None,
+            may_be_told,
+            gone: None,
+            is_edited: false,
+        });
+        Ok(self.slots.len() - 1)
+    }
+
+    /// The slot and the bytes of a file that must be there.
+    fn existing(&mut self, number: usize, path: &str) -> Result<(usize, Arc<[u8]>), Refusal> {
+        let index = self.slot(number, path)?;
+        let slot = &self.slots[index];
+        if let Some(bytes) = &slot.now {
+            return Ok((index, bytes.clone()));
+        }
+        let shown = &slot.location.shown;
+        if let Some(gone) = &slot.gone {
+            let what = format!("edit {number}: {shown} is gone by then, because {gone}");
+            return Err(Refusal::new("invalid_arguments", what));
+        }
+        let refusal = Refusal::new("not_found", format!("edit {number}: there is no file {shown}"));
+        Err(match self.nearest_name(shown) {
+            Some(name) => refusal.detail(format!("the nearest name is {name}")),
+            None => refusal,
+        })
+    }
+
+    /// The most similar name among the files that the patch names and that exist.
+    fn nearest_name(&self, wanted: &str) -> Option<&str> {
+        const LIKENESS_MIN: f64 = 0.85;
+        let known = self.locations.values().flatten().filter(|location| location.kind == Kind::File);
+        known
+            .map(|location| (strsim::jaro_winkler(wanted, &location.shown), location.shown.as_str()))
+            .filter(|(likeness, _)| *likeness >= LIKENESS_MIN)
+            .max_by(|(one, _), (other, _)| one.total_cmp(other))
+            .map(|(_, shown)| shown)
+    }
+}
+
+fn ensure_size(number: usize, location: &Location, bytes: usize) -> Result<(), Refusal> {
+    if bytes <= FILE_BYTES_MAX {
+        return Ok(());
+    }
+    let shown = &location.shown;
+    let what = format!("edit {number}: {shown} has {bytes} bytes, and at most {FILE_BYTES_MAX} can be patched");
+    Err(Refusal::new("too_large", what))
+}
+
+fn changes(slots: &[Slot]) -> Vec<FileChange> {
+    // A file is moved where it ends up as a new one and its old place is empty; only the first new one counts.
+    let target_of = |origin: usize| {
+        slots.iter().position(|slot| slot.origin == Some(origin) && slot.before.is_none() && slot.now.is_some())
+    };
+    let is_moved = |origin: usize| slots[origin].before.is_some() && slots[origin].now.is_none();
+    let mut found = Vec::new();
+    for (index, slot) in slots.iter().enumerate() {
+        let change = match (&slot.before, &slot.now) {
+            (None, None) => continue,
+            (Some(before), Some(now)) if before == now => continue,
+            (Some(_), Some(_)) => Change::Update,
+            (Some(_), None) if target_of(index).is_some() => Change::Move,
+            (Some(_), None) => Change::Delete,
+            (None, Some(_)) => match slot.origin {
+                Some(origin) if is_moved(origin) && target_of(origin) == Some(index) => Change::Move,
+                Some(_) | None => Change::Add,
+            },
+        };
+        let digest = |bytes: &Option<Arc<[u8]>>| bytes.as_ref().map(|bytes| sha256_of(bytes));
+        found.push(FileChange {
+            location: slot.location.clone(),
+            planned: PlannedFile {
+                path: slot.path.clone(),
+                change,
+                sha256_before: digest(&slot.before),
+                sha256_after: digest(&slot.now),
+            },
+            before: slot.before.clone(),
+            after: slot.now.clone(),
+            origin: slot.origin.map(|origin| (slots[origin].location.absolute.clone(), slots[origin].path.clone())),
+        });
+    }
+    found
+}

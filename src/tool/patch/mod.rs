@@ -1,0 +1,222 @@
+//! `patch`: changes files, all or none, in a way that a person sees whole before and can undo after.
+//!
+//! The way of a call: [`edits`] (the arguments), [`apply`] (what the files are to hold, pure), [`diff`] (what is shown),
+//! and when it runs [`write`] (the side effect, with [`before`] for undo). [`recover`] tells what a killed run left.
+//! Whether a patch may run is not decided here.
+
+pub mod apply;
+pub mod before;
+pub mod diff;
+pub mod edits;
+mod mismatch;
+pub mod nearest;
+pub mod passage;
+pub mod recover;
+mod run;
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+mod tests;
+pub mod write;
+
+use std::collections::{BTreeSet, HashMap};
+use std::path::{Path, PathBuf};
+
+use serde_json::Value;
+
+use self::apply::{Content, FILE_BYTES_MAX, FileChange};
+use super::{Assessment, Effect, Outcome, Overlay, Preview, Refusal, Surroundings, Tool, Work};
+use crate::permission::{Access, Rule, WriteAccess};
+use crate::session::record::{Change, PlannedFile};
+use crate::workspace::{Kind, Location, Place, World};
+
+pub const NAME: &str = "patch";
+
+/// The tool.
+#[derive(Debug)]
+pub struct Patch {
+    parameters: Value,
+}
+
+impl Patch {
+    pub fn new() -> Self {
+        Self { parameters: super::schema::of::<edits::Arguments>() }
+    }
+}
+
+impl Default for Patch {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Tool for Patch {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn description(&self) -> &'static str {
+        include_str!("patch.md")
+    }
+
+    fn parameters(&self) -> &Value {
+        &self.parameters
+    }
+
+    fn effect(&self) -> Effect {
+        Effect::SideEffect
+    }
+
+    fn look(&self, arguments: &Value, surroundings: &Surroundings<'_>, world: &mut World) {
+        crate::workspace::look::gather(&edits::paths(arguments), surroundings, world);
+    }
+
+    fn assess(&self, arguments: &Value, world: &World, overlay: &Overlay) -> Result<Assessment, Refusal> {
+        let edits = edits::parse(arguments)?;
+        let changes = apply::apply(&edits, &world.locations, &|location| present(location, world, overlay))?;
+        ensure_no_file_is_a_folder(&changes, overlay)?;
+        let writes: Vec<WriteAccess> = changes.iter().map(|change| access(change, world, overlay)).collect();
+        let modes = world.files.iter().map(|(path, state)| (path.as_path(), state.mode)).collect();
+        let files: Vec<PlannedFile> = changes.iter().map(|change| change.planned.clone()).collect();
+        let names: Vec<&str> = changes.iter().map(|change| change.location.shown.as_str()).collect();
+        Ok(Assessment {
+            summary: names.join(", "),
+            preview: Preview::Patch { diff: diff_of(&changes, &modes, None), files: files.clone(), why: why(&writes) },
+            accesses: writes.into_iter().map(Access::Write).collect(),
+            files,
+            after: changes.into_iter().map(|change| (change.location.absolute, change.after)).collect(),
+        })
+    }
+
+    fn run(&self, work: &Work<'_>) -> Outcome {
+        run::run(work)
+    }
+}
+
+/// The rules that would let a patch with these accesses pass: one for each of its files, or none at all where one of
+/// them may never be written or always asks.
+pub fn suggested_grant(accesses: &[Access]) -> Option<Vec<Rule>> {
+    let rule = |access: &Access| match access {
+        Access::Write(write) if write.never.is_none() && !write.always_asks => {
+            let path = match write.place {
+                Place::Workspace | Place::Outside => write.shown.clone(),
+                Place::Session => write.path.to_str()?.to_owned(),
+            };
+            Some(Rule::Write { allow: true, path, turn: None })
+        }
+        Access::Write(_) | Access::Read(_) | Access::Command(_) | Access::Tool => None,
+    };
+    accesses.iter().map(rule).collect()
+}
+
+/// Whether two patches have a file in common, so that the later one stands on the earlier one.
+pub fn is_stacked_on(later: &[PlannedFile], earlier: &[PlannedFile]) -> bool {
+    let paths: BTreeSet<&str> = earlier.iter().map(|file| file.path.as_str()).collect();
+    later.iter().any(|file| paths.contains(file.path.as_str()))
+}
+
+fn present(location: &Location, world: &World, overlay: &Overlay) -> Result<Option<Content>, Refusal> {
+    if let Some(bytes) = overlay.get(&location.absolute) {
+        // It may have been moved here from a place that is not read unasked.
+        return Ok(bytes.clone().map(|bytes| Content { bytes, may_be_told: false }));
+    }
+    let bytes = world.files.get(&location.absolute).and_then(|state| state.bytes.clone());
+    if bytes.is_none() && location.kind == Kind::File {
+        let what = format!("{} cannot be read, or has more than {FILE_BYTES_MAX} bytes", location.shown);
+        return Err(Refusal::new("io_error", what));
+    }
+    Ok(bytes.map(|bytes| Content { bytes, may_be_told: true }))
+}
+
+/// Refuses what would need one path to be a file and a folder at once.
+fn ensure_no_file_is_a_folder(changes: &[FileChange], overlay: &Overlay) -> Result<(), Refusal> {
+    let mut files: BTreeSet<&Path> =
+        overlay.iter().filter(|(_, bytes)| bytes.is_some()).map(|(path, _)| path.as_path()).collect();
+    for change in changes {
+        if change.after.is_some() {
+            files.insert(&change.location.absolute);
+        } else {
+            files.remove(change.location.absolute.as_path());
+        }
+    }
+    // Paths are ordered by their components: what lies in a folder comes right behind it.
+    for (file, next) in files.iter().zip(files.iter().skip(1)) {
+        if next.starts_with(file) {
+            let what = format!("{} would lie in {}, which is a file", next.display(), file.display());
+            return Err(Refusal::new("not_a_folder", what));
+        }
+    }
+    Ok(())
+}
+
+fn access(change: &FileChange, world: &World, overlay: &Overlay) -> WriteAccess {
+    let location = &change.location;
+    let state = world.files.get(&location.absolute);
+    // The overlay has the file only if an earlier patch of the reply may write it; what counts is what it was before.
+    let revertible = match (&change.before, state) {
+        (None, _) => Err("it is a new file".to_owned()),
+        (Some(_), _) if location.place == Place::Outside => Err("it is outside the workspace".to_owned()),
+        (Some(_), Some(state)) if state.bytes.is_some() => state.revertible.clone(),
+        (Some(_), Some(_) | None) if overlay.contains_key(&location.absolute) => {
+            Err("an earlier patch of the same reply makes it".to_owned())
+        }
+        (Some(_), Some(_) | None) => Err("nothing is known of its content".to_owned()),
+    };
+    let (revertible, why) = match revertible {
+        Ok(how) => (Some(how), String::new()),
+        Err(why) => (None, why),
+    };
+    WriteAccess {
+        path: location.absolute.clone(),
+        shown: location.shown.clone(),
+        place: location.place,
+        never: location.never_writable.clone(),
+        always_asks: location.always_asks,
+        revertible,
+        why,
+    }
+}
+
+/// Why such a patch asks where no rule allows it; empty where it does not ask by itself.
+fn why(writes: &[WriteAccess]) -> String {
+    let reason = |write: &WriteAccess| -> Option<String> {
+        let why = match &write.never {
+            Some(never) => never,
+            None if write.always_asks => "writing it always asks",
+            None if write.revertible.is_none() => &write.why,
+            None => return None,
+        };
+        Some(format!("{}: {why}", write.shown))
+    };
+    writes.iter().filter_map(reason).collect::<Vec<_>>().join("; ")
+}
+
+/// The changes as one diff. With `withheld`, that is said in place of the content of files that hold secrets.
+fn diff_of(changes: &[FileChange], modes: &HashMap<&Path, u32>, withheld: Option<&str>) -> String {
+    const OWNER_EXECUTES: u32 = 0o100;
+    let mut text = String::new();
+    for change in changes {
+        let is_source = change.planned.change == Change::Move && change.after.is_none();
+        if is_source {
+            // The target's part says it.
+            continue;
+        }
+        let origin = change.origin.as_ref().filter(|_| change.planned.change == Change::Move);
+        let source = origin.and_then(|(absolute, path)| {
+            let source = changes.iter().find(|other| other.location.absolute == *absolute)?;
+            Some((path.as_str(), source))
+        });
+        let is_secret =
+            |path: &Path| changes.iter().any(|other| other.location.secret && other.location.absolute == path);
+        let has_secret = change.location.secret || change.origin.as_ref().is_some_and(|(path, _)| is_secret(path));
+        let mode_of: &PathBuf = change.origin.as_ref().map_or(&change.location.absolute, |(absolute, _)| absolute);
+        text.push_str(&diff::of(&diff::Part {
+            path: &change.planned.path,
+            before: change.before.as_deref(),
+            after: change.after.as_deref(),
+            moved_from: source.and_then(|(path, source)| Some((path, source.before.as_deref()?))),
+            executable: modes.get(mode_of.as_path()).is_some_and(|mode| mode & OWNER_EXECUTES != 0),
+            withheld: withheld.filter(|_| has_secret),
+        }));
+    }
+    text
+}

@@ -188,6 +188,17 @@ fn a_case_that_ends_with_a_broken_session_fails() {
 }
 
 #[test]
+fn a_session_is_checked_after_each_run_but_not_beside_one() {
+    let case = Case::new().planted_log("main", "{\n").planted_pending("main", "{");
+    let beside = shell(&case, "read line").start();
+    shell(&case, "true").run().exit(0);
+    drop(beside);
+    let message = panic_of(|| drop(shell(&case, "true").run().exit(0)));
+    assert!(message.contains("invariants are broken") && message.contains("line 1: not JSON"), "{message}");
+    assert!(failure(case).is_some());
+}
+
+#[test]
 fn a_log_that_lost_a_record_fails_the_case() {
     let case = Case::new().planted_log("main", planted());
     case.assert_invariants();

@@ -148,7 +148,7 @@ impl<'a> Invocation<'a> {
         let words = std::iter::once(name).chain(self.arguments.iter().map(OsString::as_os_str));
         let shown = words.map(OsStr::to_string_lossy).collect::<Vec<_>>().join(" ");
         let child = command.spawn().unwrap_or_else(|error| panic!("{shown} cannot be started: {error}"));
-        let mut running = Running::new(child, shown, self.case.redactor(), self.deadline);
+        let mut running = Running::new(child, shown, self.case, self.deadline);
         if let Some(bytes) = self.stdin {
             running.feed(bytes);
         }
@@ -208,10 +208,11 @@ pub(crate) struct Running {
     ended: Receiver<ExitStatus>,
     status: Option<ExitStatus>,
     deadline: Duration,
+    _presence: Arc<()>,
 }
 
 impl Running {
-    fn new(mut child: Child, command: String, redactor: Redactor, deadline: Duration) -> Self {
+    fn new(mut child: Child, command: String, case: &Case, deadline: Duration) -> Self {
         let process = Pid::from_child(&child);
         let (stdin, stdout, stderr) = (child.stdin.take(), child.stdout.take(), child.stderr.take());
         let (sender, ended) = channel();
@@ -222,7 +223,18 @@ impl Running {
             }
         });
         let (stdout, stderr) = (Captured::collect(stdout), Captured::collect(stderr));
-        Self { process, command, redactor, stdin, stdout, stderr, ended, status: None, deadline }
+        Self {
+            process,
+            command,
+            redactor: case.redactor(),
+            stdin,
+            stdout,
+            stderr,
+            ended,
+            status: None,
+            deadline,
+            _presence: case.presence(),
+        }
     }
 
     /// Writes and closes stdin, beside the test: more than a pipe holds may come before anybody reads.
@@ -318,6 +330,8 @@ impl Drop for Running {
         if self.is_running() {
             // It may have ended in between.
             let _ = kill_process_group(self.process, Signal::KILL);
+            // What it writes last is to be there before the folder is looked at or removed.
+            let _ = self.ended.recv_timeout(DEADLINE);
         }
     }
 }

@@ -8,3 +8,4 @@ mod harness_log;
 mod harness_pairing;
 mod harness_server;
 mod inventory;
+mod man;

@@ -2,7 +2,6 @@
 //!
 //! `ATTINI_BLESS=1 cargo test` rewrites them.
 
-#![allow(clippy::unwrap_used, reason = "a failure in a test's helper is a failure of the test")]
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};

@@ -1,5 +1,6 @@
 //! The workspace: a path proved to be inside and opened beneath the root, child processes, and what git can give back.
 
+pub mod look;
 pub mod root;
 
 use std::collections::BTreeMap;

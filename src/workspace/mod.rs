@@ -1,5 +1,8 @@
 //! The workspace: a path proved to be inside and opened beneath the root, child processes, and what git can give back.
 
+pub mod child;
+pub mod environment;
+mod group;
 pub mod look;
 pub mod root;
 

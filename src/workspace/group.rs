@@ -152,4 +152,16 @@ mod tests {
             assert_eq!(runs_in_group(stat, 77), *expected, "{}", String::from_utf8_lossy(stat));
         }
     }
+
+    #[test]
+    fn a_child_dies_with_the_thread_that_started_it() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let folder = Root::open(folder.path()).expect("the folder");
+        let mut command = Command::new("sleep");
+        command.arg("20");
+        let start = || Group::spawn(command, &folder).expect("it starts");
+        let mut group = std::thread::scope(|scope| scope.spawn(start).join().expect("no panic"));
+        let status = group.reap().expect("its status");
+        assert_eq!(std::os::unix::process::ExitStatusExt::signal(&status), Some(9));
+    }
 }

@@ -56,6 +56,8 @@ pub fn apply(text: &str) -> Cow<'_, str> {
 /// next piece tells.
 pub struct Stream {
     keys: Vec<Key>,
+    /// The bytes that a key begins with; keys are compared nowhere else, for outputs may be long.
+    begins: [bool; 256],
     held: Vec<u8>,
 }
 
@@ -67,7 +69,12 @@ impl Default for Stream {
 
 impl Stream {
     pub fn new() -> Self {
-        Self { keys: keys(), held: Vec::new() }
+        let keys = keys();
+        let mut begins = [false; 256];
+        for first in keys.iter().filter_map(|key| key.value.bytes().next()) {
+            begins[usize::from(first)] = true;
+        }
+        Self { keys, begins, held: Vec::new() }
     }
 
     /// Takes a piece and returns what is certain of it and of those before.
@@ -91,7 +98,8 @@ impl Stream {
         let mut out = Vec::new();
         let mut from = 0;
         let mut at = 0;
-        while at < bytes.len() {
+        while let Some(ahead) = bytes[at..].iter().position(|byte| self.begins[usize::from(*byte)]) {
+            at += ahead;
             match self.keys.iter().find(|key| bytes[at..].starts_with(key.value.as_bytes())) {
                 Some(key) => {
                     out.extend_from_slice(&bytes[from..at]);

@@ -2,7 +2,6 @@
 //!
 //! `ATTINI_BLESS=1 cargo test` rewrites them.
 
-
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 

@@ -3,7 +3,10 @@
 //! A tool computes: it says what a call would touch, and does it when told to. Whether it may, when it runs, and what
 //! becomes of its result is decided in `call`.
 
+pub mod command;
+pub mod heartbeat;
 pub mod list;
+pub mod output;
 pub mod patch;
 pub mod read;
 #[cfg(test)]
@@ -15,6 +18,7 @@ mod target;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
@@ -160,6 +164,8 @@ pub struct Work<'a> {
     pub interrupt: &'a Interrupt,
     /// Takes output as it comes, for a person who watches; called from any thread.
     pub live: &'a (dyn Fn(&[u8]) + Sync),
+    /// How many bytes of output there have been so far, for the heartbeat.
+    pub output_bytes: &'a AtomicU64,
 }
 
 /// How a run ended. `content` may be longer than a result may be; it is shortened where it is committed.

@@ -106,6 +106,7 @@ impl Scene {
             label: "call_1",
             interrupt: &self.interrupt,
             live: &|_| {},
+            output_bytes: &std::sync::atomic::AtomicU64::new(0),
         })
     }
 

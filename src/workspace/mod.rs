@@ -1,7 +1,10 @@
 //! The workspace: a path proved to be inside and opened beneath the root, child processes, and what git can give back.
 
+pub mod child;
 mod discover;
+pub mod environment;
 pub mod git;
+mod group;
 pub mod look;
 pub mod names;
 mod nearest;

@@ -89,6 +89,7 @@ impl Case {
             label: "call_1",
             interrupt: &Interrupt::default(),
             live: &|_| {},
+            output_bytes: &std::sync::atomic::AtomicU64::new(0),
         })
     }
 

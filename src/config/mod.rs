@@ -2,6 +2,7 @@
 //!
 //! What the command line and the environment set beyond it is put on top where a turn starts.
 
+pub mod candidates;
 pub mod environment;
 pub mod keys;
 pub mod layers;

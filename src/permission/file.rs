@@ -110,17 +110,29 @@ impl<'a> RulesFile<'a> {
             ensure_turn_fits(rule, self.scope()).map_err(Failure::usage)?;
         }
         self.edit(trust, |file, text, trust| {
-            if !file.is_trusted(trust, text.as_bytes()) {
-                let mut failure =
-                    Failure::usage(format!("{} is not trusted, so nothing is stored in it", file.shown()));
-                if let Home::Workspace(workspace) = file.0 {
-                    failure = failure.hint(format!("look at it, then: {}", trust_command(workspace.root.path())));
-                }
-                return Err(failure.code("untrusted").into());
-            }
+            file.ensure_trusted(trust, text.as_bytes())?;
             let known = parse(text.as_bytes(), &file.shown(), file.scope())?;
             Ok(appended(text, &known, rules))
         })
+    }
+
+    /// Refuses what [`RulesFile::add`] would refuse, before anything is changed.
+    pub fn ensure_storable(self, trust: &Trust) -> Result<()> {
+        match self.read()? {
+            Some(bytes) => self.ensure_trusted(trust, &bytes),
+            None => Ok(()),
+        }
+    }
+
+    fn ensure_trusted(self, trust: &Trust, bytes: &[u8]) -> Result<()> {
+        if self.is_trusted(trust, bytes) {
+            return Ok(());
+        }
+        let mut failure = Failure::usage(format!("{} is not trusted, so nothing is stored in it", self.shown()));
+        if let Home::Workspace(workspace) = self.0 {
+            failure = failure.hint(format!("look at it, then: {}", trust_command(workspace.root.path())));
+        }
+        Err(failure.code("untrusted").into())
     }
 
     /// Takes away every line that holds one of these rules.

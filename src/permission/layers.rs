@@ -48,7 +48,8 @@ impl Rules {
         &self.entries
     }
 
-    pub(super) fn root(&self) -> &Path {
+    /// The workspace's root, where relative paths in rules start.
+    pub fn root(&self) -> &Path {
         &self.root
     }
 

@@ -9,6 +9,7 @@ pub mod list;
 pub mod output;
 pub mod patch;
 pub mod read;
+pub mod registry;
 #[cfg(test)]
 pub(crate) mod scene;
 pub mod schema;

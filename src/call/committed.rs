@@ -44,11 +44,11 @@ impl Settlement {
             code: Some(answer.code.to_owned()),
             content: answer.content,
             detail: answer.detail,
-            attachments: Vec::new(),
+            attachments: answer.attachments,
             reason: answer.reason,
             auto_decided_by: decided_by,
             duration_ms: 0,
-            output_file: None,
+            output_file: answer.output_file,
             grounds: answer.grounds,
         }
     }

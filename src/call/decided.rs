@@ -98,11 +98,7 @@ fn not_offered(tool: &str, why: &str) -> Answer {
 
 fn denied_by_rule(by: DecidedBy, message: String) -> Answer {
     Answer {
-        status: ResultStatus::Denied,
-        code: "denied",
-        content: message,
-        detail: None,
-        reason: None,
         grounds: Some(Grounds { decision: Decision::Deny, by, reason: None, granted: None }),
+        ..Answer::new(ResultStatus::Denied, "denied", message)
     }
 }

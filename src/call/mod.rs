@@ -6,6 +6,8 @@
 //! 3. [`decided`]: allow, ask or deny by the rules; [`settled`]: by a person. Both make the permit;
 //! 4. [`planned`]: the pure plan of a reply: answered, run, park, carry;
 //! 5. [`executed`]: needs the permit; bounds what a tool does;
+//!
+//! [`repeated`] answers reads from memory where that is true.
 //! 6. [`committed`]: one result per call, in order: record, then event ([`hints`] adds what to do next).
 
 pub mod arguments;
@@ -17,5 +19,6 @@ pub mod executed;
 pub mod hints;
 pub mod planned;
 pub mod proposed;
+pub mod repeated;
 pub mod settled;
 pub mod validation;

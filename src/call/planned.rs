@@ -4,13 +4,17 @@
 //! The first call that must ask raises the `suspending` flag. From it on nothing runs, so that side effects keep the
 //! order the model wrote; what needs no execution is answered all the same.
 
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+
 use super::checked::CheckedCall;
 use super::decided::{Decided, Grounds, Permit, decide, question};
+use super::repeated::{self, Key, Memory};
 use super::settled::{self, Decisions, Settled};
 use crate::permission::grant;
 use crate::permission::{Rule, Rules};
 use crate::session::pending::PendingCall;
-use crate::session::record::{OnAsk, OperationId, ResultStatus, TrailingReads};
+use crate::session::record::{Attachment, DecidedBy, Decision, OnAsk, OperationId, ResultStatus, Scope, TrailingReads};
 use crate::tool::{Assessment, Effect, Overlay, Refusal};
 use crate::workspace::World;
 
@@ -26,10 +30,12 @@ pub struct OpenOperation<'a> {
 
 /// What a plan depends on, the operations aside.
 #[derive(Clone, Copy)]
-pub struct Situation<'a> {
-    pub world: &'a World,
-    pub rules: &'a Rules,
+pub struct Situation<'s, 'a> {
+    pub world: &'s World,
+    pub rules: &'s Rules,
     pub decisions: Decisions<'a>,
+    /// What earlier reads of this invocation found; refreshed.
+    pub memory: &'s Memory,
     /// The first operation of this reply that a person denied, by its index, if that is recorded already.
     pub denied_index: Option<u64>,
     pub trailing_reads: TrailingReads,
@@ -37,7 +43,7 @@ pub struct Situation<'a> {
     /// How many operations of this reply may run; the rest meet a limit.
     pub operations_max: u64,
     /// Which limit that is, in words for the model.
-    pub limit: &'a str,
+    pub limit: &'s str,
 }
 
 /// What becomes of an operation.
@@ -45,6 +51,11 @@ pub enum Next<'a> {
     /// It has its result without being run.
     Answered(Answer),
     Run(Box<Ready<'a>>),
+    /// A read like one that runs before it in the same run: it takes that one's result if it ends well, else it runs.
+    RunUnlessRepeated {
+        of: OperationId,
+        ready: Box<Ready<'a>>,
+    },
     Park(Box<Parked<'a>>),
     /// It is kept in pending.json and judged again when its turn comes.
     Carry(CheckedCall<'a>),
@@ -55,6 +66,21 @@ pub enum Next<'a> {
         answer: Answer,
         grant: Option<Vec<Rule>>,
     },
+}
+
+impl<'a> Next<'a> {
+    /// What runs for certain.
+    pub fn running(&self) -> Option<&Ready<'a>> {
+        match self {
+            Self::Run(ready) => Some(ready),
+            Self::RunUnlessRepeated { .. }
+            | Self::Answered(_)
+            | Self::Park(_)
+            | Self::Carry(_)
+            | Self::Strand
+            | Self::WouldAsk { .. } => None,
+        }
+    }
 }
 
 /// An operation of a plan.
@@ -75,18 +101,29 @@ pub struct Answer {
     pub reason: Option<String>,
     /// A decision, to be recorded before the result.
     pub grounds: Option<Grounds>,
+    /// Of a read that is answered from memory.
+    pub attachments: Vec<Attachment>,
+    pub output_file: Option<String>,
+}
+
+impl Answer {
+    pub fn new(status: ResultStatus, code: &'static str, content: impl Into<String>) -> Self {
+        Self {
+            status,
+            code,
+            content: content.into(),
+            detail: None,
+            reason: None,
+            grounds: None,
+            attachments: Vec::new(),
+            output_file: None,
+        }
+    }
 }
 
 impl From<Refusal> for Answer {
     fn from(refusal: Refusal) -> Self {
-        Self {
-            status: ResultStatus::Error,
-            code: refusal.code,
-            content: refusal.message,
-            detail: refusal.detail,
-            reason: None,
-            grounds: None,
-        }
+        Self { detail: refusal.detail, ..Self::new(ResultStatus::Error, refusal.code, refusal.message) }
     }
 }
 
@@ -108,8 +145,15 @@ pub struct Parked<'a> {
 }
 
 /// Plans every open operation of a reply, in order.
-pub fn plan<'a>(operations: &'a [OpenOperation<'a>], situation: &Situation<'a>) -> Vec<Planned<'a>> {
-    let mut planner = Planner { situation, suspending: false, would_ask: false, overlay: Overlay::new() };
+pub fn plan<'a>(operations: &'a [OpenOperation<'a>], situation: &Situation<'_, 'a>) -> Vec<Planned<'a>> {
+    let mut planner = Planner {
+        situation,
+        suspending: false,
+        would_ask: false,
+        effect_ahead: false,
+        running: HashMap::new(),
+        overlay: Overlay::new(),
+    };
     operations
         .iter()
         .map(|operation| Planned { id: operation.id.clone(), name: operation.name, next: planner.next(operation) })
@@ -117,10 +161,14 @@ pub fn plan<'a>(operations: &'a [OpenOperation<'a>], situation: &Situation<'a>) 
 }
 
 struct Planner<'a, 's> {
-    situation: &'s Situation<'a>,
+    situation: &'s Situation<'s, 'a>,
     suspending: bool,
     /// `--on-ask fail` met a call that must ask.
     would_ask: bool,
+    /// A side effect runs before what is planned now, so nothing found before it may count.
+    effect_ahead: bool,
+    /// The reads of this plan that run, by what they ask for.
+    running: HashMap<Key, OperationId>,
     overlay: Overlay,
 }
 
@@ -156,6 +204,7 @@ impl<'a> Planner<'a, '_> {
             }
             (Err(refusal), _) => return Next::Answered(refusal.into()),
         };
+        let after = assessment.after.clone();
         let next = match settled {
             Settled::Approved(before) => self.approved(call, assessment, before),
             Settled::Judge | Settled::Undecided => self.judged(operation, call, assessment),
@@ -163,9 +212,12 @@ impl<'a> Planner<'a, '_> {
         };
         // Patches of one reply stack, whether they run or wait.
         match &next {
-            Next::Run(ready) => self.overlay.extend(ready.assessment.after.clone()),
-            Next::Park(parked) => self.overlay.extend(parked.assessment.after.clone()),
-            Next::Answered(_) | Next::Carry(_) | Next::Strand | Next::WouldAsk { .. } => {}
+            Next::Run(ready) => {
+                self.effect_ahead |= ready.call.tool.tool.effect() == Effect::SideEffect;
+                self.overlay.extend(after);
+            }
+            Next::Park(_) | Next::Carry(_) => self.overlay.extend(after),
+            Next::RunUnlessRepeated { .. } | Next::Answered(_) | Next::Strand | Next::WouldAsk { .. } => {}
         }
         next
     }
@@ -192,19 +244,16 @@ impl<'a> Planner<'a, '_> {
         let denied_before = self.situation.denied_index.is_some_and(|denied| denied < operation.index)
             || self.situation.decisions.denied_before(&operation.id);
         if !reads && denied_before {
-            return Next::Answered(Answer {
-                status: ResultStatus::Cancelled,
-                code: "earlier_call_denied",
-                content: "Not run: the user denied a call before this one.".to_owned(),
-                detail: None,
-                reason: None,
-                grounds: None,
-            });
+            return Next::Answered(Answer::new(
+                ResultStatus::Cancelled,
+                "earlier_call_denied",
+                "Not run: the user denied a call before this one.",
+            ));
         }
         match decide(call, &assessment, self.situation.rules) {
             Decided::Denied(answer) => Next::Answered(answer),
             Decided::Allowed(permit) if !self.suspending => {
-                Next::Run(Box::new(Ready { call: call.clone(), assessment, permit }))
+                self.run(&operation.id, Ready { call: call.clone(), assessment, permit })
             }
             Decided::Allowed(_) => match self.situation.trailing_reads {
                 TrailingReads::Carry => Next::Carry(call.clone()),
@@ -228,6 +277,28 @@ impl<'a> Planner<'a, '_> {
         }
     }
 
+    /// Runs it, unless it is a read whose answer is known, or will be.
+    fn run(&mut self, id: &OperationId, ready: Ready<'a>) -> Next<'a> {
+        let Some(key) = repeated::key(&ready.call, self.situation.world).filter(|_| !self.effect_ahead) else {
+            return Next::Run(Box::new(ready));
+        };
+        if let Some(found) = self.situation.memory.get(&key) {
+            return Next::Answered(Answer {
+                grounds: ready.permit.grounds().cloned(),
+                attachments: found.attachments.clone(),
+                output_file: found.output_file.clone(),
+                ..Answer::new(ResultStatus::Ok, "repeated", found.content.clone())
+            });
+        }
+        match self.running.entry(key) {
+            Entry::Occupied(first) => Next::RunUnlessRepeated { of: first.get().clone(), ready: Box::new(ready) },
+            Entry::Vacant(vacant) => {
+                vacant.insert(id.clone());
+                Next::Run(Box::new(ready))
+            }
+        }
+    }
+
     fn park(
         &self,
         call: &CheckedCall<'a>,
@@ -241,41 +312,23 @@ impl<'a> Planner<'a, '_> {
 }
 
 fn limit(which: &str) -> Answer {
-    Answer {
-        status: ResultStatus::Error,
-        code: "limit",
-        content: format!("Not run: {which}."),
-        detail: None,
-        reason: None,
-        grounds: None,
-    }
+    Answer::new(ResultStatus::Error, "limit", format!("Not run: {which}."))
 }
 
 fn would_ask(content: &str) -> Answer {
-    Answer {
-        status: ResultStatus::Cancelled,
-        code: "would_ask",
-        content: format!("Not run. {content}"),
-        detail: None,
-        reason: None,
-        grounds: None,
-    }
+    Answer::new(ResultStatus::Cancelled, "would_ask", format!("Not run. {content}"))
 }
 
 fn denied_unattended(why: &str) -> Answer {
-    use crate::session::record::{DecidedBy, Decision, Scope};
     let by = DecidedBy {
         scope: Scope::CommandLine,
         reason: Some("--on-ask deny".to_owned()),
         rule: None,
         matches: Vec::new(),
     };
+    let content = format!("Denied: it would have to ask a person ({why}), and nobody is there to ask.");
     Answer {
-        status: ResultStatus::Denied,
-        code: "denied",
-        content: format!("Denied: it would have to ask a person ({why}), and nobody is there to ask."),
-        detail: None,
-        reason: None,
         grounds: Some(Grounds { decision: Decision::Deny, by, reason: None, granted: None }),
+        ..Answer::new(ResultStatus::Denied, "denied", content)
     }
 }

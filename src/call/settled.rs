@@ -91,25 +91,15 @@ pub fn refusal(call: &PendingCall) -> Answer {
     };
     let by = DecidedBy { scope: Scope::Person, reason: None, rule: None, matches: Vec::new() };
     Answer {
-        status: ResultStatus::Denied,
-        code: "denied",
-        content,
-        detail: None,
         reason: call.reason.clone(),
         grounds: Some(Grounds { decision: Decision::Deny, by, reason: call.reason.clone(), granted: None }),
+        ..Answer::new(ResultStatus::Denied, "denied", content)
     }
 }
 
 /// The answer to a patch whose files are no longer what its preview started from.
 pub fn stale(content: &str) -> Answer {
-    Answer {
-        status: ResultStatus::Error,
-        code: "stale",
-        content: content.to_owned(),
-        detail: None,
-        reason: None,
-        grounds: None,
-    }
+    Answer::new(ResultStatus::Error, "stale", content)
 }
 
 /// Whether carrying out `now` does what `shown` said; the words around it may differ.

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::invocation::Invocation;
+use crate::call::repeated::Memory;
 use crate::cli::TurnOptions;
 use crate::config::Config;
 use crate::config::layers::ensure_tools_exist;
@@ -177,10 +178,11 @@ impl Equipment {
             settings: self.settings,
             registry: Arc::new(self.registry),
             connected: self.connected,
-            rules: Arc::new(self.rules),
+            rules: self.rules,
             interrupt: &invocation.interrupt,
             reporter: &invocation.reporter,
             withheld_variables: self.withheld_variables,
+            memory: Memory::default(),
             begun: Instant::now(),
         }
     }

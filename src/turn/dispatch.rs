@@ -3,6 +3,7 @@
 //! After each run the plan is made again for the rest of the reply, on fresh facts. Side effects run alone and in the
 //! order written; adjacent reads run together.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -12,7 +13,8 @@ use super::Turn;
 use crate::call::checked::{CheckedCall, check};
 use crate::call::committed::{Budget, Settlement, append_decision, commit};
 use crate::call::executed::{Executed, Ground, execute};
-use crate::call::planned::{Next, OpenOperation, Parked, Planned, Ready, Situation, plan};
+use crate::call::planned::{Answer, Next, OpenOperation, Parked, Planned, Ready, Situation, plan};
+use crate::call::repeated::{self, Prospect};
 use crate::call::settled::Decisions;
 use crate::clock;
 use crate::permission::Rule;
@@ -23,7 +25,7 @@ use crate::session::pending::{FORMAT, Needs, PendingCall, PendingFile};
 use crate::session::record::{
     Decision, OperationId, Record, ResultStatus, Scope, ToolCall, ToolStartRecord, TurnStatus,
 };
-use crate::tool::Effect;
+use crate::tool::{Effect, Outcome};
 use crate::workspace::World;
 
 /// What became of a reply's calls.
@@ -52,11 +54,12 @@ impl Turn<'_> {
             let world = self.look(&operations, decisions);
             let limit = self.operations_max();
             // What ran before may have changed where the rules' paths lead.
-            Arc::make_mut(&mut self.rules).refresh();
-            let rules = Arc::clone(&self.rules);
+            self.rules.refresh();
+            self.memory.refresh();
             let situation = Situation {
                 world: &world,
-                rules: &rules,
+                memory: &self.memory,
+                rules: &self.rules,
                 decisions,
                 denied_index: self.denied_index(&calls),
                 trailing_reads: self.settings.trailing_reads,
@@ -157,45 +160,84 @@ impl Turn<'_> {
     /// Runs the operations of a group together, or its single one alone, and commits it with the answers around it, in
     /// the order written.
     fn run_group(&mut self, group: &[Planned<'_>], world: &World, budget: &mut Budget) -> anyhow::Result<()> {
-        let ready: Vec<&Ready<'_>> = group
-            .iter()
-            .filter_map(|planned| match &planned.next {
-                Next::Run(ready) => Some(ready.as_ref()),
-                _ => None,
-            })
-            .collect();
-        // What stands before the first one is settled whatever becomes of the rest.
-        let effects = ready.iter().any(|ready| ready.call.tool.tool.effect() == Effect::SideEffect);
-        if effects {
-            self.commit_leading_answers(group, budget)?;
-        }
-        for ready in &ready {
-            append_decision(&mut self.log, &ready.call.id, ready.permit.grounds())?;
-            if ready.call.tool.tool.effect() == Effect::SideEffect {
-                self.log.append(&Record::ToolStart(ToolStartRecord {
-                    call_id: ready.call.id.call_id.clone(),
-                    operation: ready.call.id.operation,
-                    at: clock::now(),
-                    files: ready.permit.files().to_vec(),
-                }))?;
-            }
-        }
-        if effects {
-            self.log.barrier()?;
-        }
-        let executed = self.execute_ready(&ready, world);
-        let mut executed = executed.into_iter();
+        let ready: Vec<&Ready<'_>> = group.iter().filter_map(|planned| planned.next.running()).collect();
+        self.start(group, &ready, budget)?;
+        let prospects: Vec<Option<Prospect>> =
+            ready.iter().map(|ready| repeated::prospect(&ready.call, world)).collect();
+        let mut executed: HashMap<OperationId, Executed> =
+            ready.iter().map(|ready| ready.call.id.clone()).zip(self.execute_ready(&ready, world)).collect();
+        self.execute_repeated(group, world, &mut executed);
         let settlements = group.iter().filter_map(|planned| match &planned.next {
-            Next::Run(_) => {
-                executed.next().map(|executed| Settlement::of_execution(planned.id.clone(), planned.name, executed))
-            }
+            Next::Run(_) | Next::RunUnlessRepeated { .. } => executed
+                .remove(&planned.id)
+                .map(|executed| Settlement::of_execution(planned.id.clone(), planned.name, executed)),
             Next::Answered(answer) if !self.is_answered(&planned.id) => {
                 Some(Settlement::of_answer(planned.id.clone(), planned.name, answer.clone()))
             }
             Next::Answered(_) | Next::Park(_) | Next::Carry(_) | Next::Strand | Next::WouldAsk { .. } => None,
         });
         let settlements: Vec<Settlement> = settlements.collect();
-        commit(&mut self.log, self.folder, self.reporter, budget, settlements)
+        commit(&mut self.log, self.folder, self.reporter, budget, settlements)?;
+        for (ready, prospect) in ready.iter().zip(prospects) {
+            self.remember(&ready.call.id, prospect);
+        }
+        Ok(())
+    }
+
+    /// Puts the starts of side effects on disk, behind what was settled before them, and forgets the reads that they
+    /// could change.
+    fn start(&mut self, group: &[Planned<'_>], ready: &[&Ready<'_>], budget: &mut Budget) -> anyhow::Result<()> {
+        let has_effects = |ready: &Ready<'_>| ready.call.tool.tool.effect() == Effect::SideEffect;
+        let effects = ready.iter().any(|ready| has_effects(ready));
+        if effects {
+            self.commit_leading_answers(group, budget)?;
+        }
+        for ready in ready {
+            append_decision(&mut self.log, &ready.call.id, ready.permit.grounds())?;
+            if !has_effects(ready) {
+                continue;
+            }
+            self.log.append(&Record::ToolStart(ToolStartRecord {
+                call_id: ready.call.id.call_id.clone(),
+                operation: ready.call.id.operation,
+                at: clock::now(),
+                files: ready.permit.files().to_vec(),
+            }))?;
+            match ready.permit.files() {
+                [] => self.memory.drop_local(),
+                files => self.memory.drop_for_patch(files, self.workspace.root.path()),
+            }
+        }
+        if effects {
+            self.log.barrier()?;
+        }
+        Ok(())
+    }
+
+    /// Gives each read that repeats one of its group that one's outcome, or runs it where that one failed.
+    fn execute_repeated(&self, group: &[Planned<'_>], world: &World, executed: &mut HashMap<OperationId, Executed>) {
+        for planned in group {
+            let Next::RunUnlessRepeated { of, ready } = &planned.next else { continue };
+            let first = executed.get(of).filter(|first| first.outcome.status == ResultStatus::Ok);
+            let own = match first {
+                Some(first) => Some(Executed {
+                    outcome: Outcome { code: Some("repeated"), ..first.outcome.clone() },
+                    duration: Duration::ZERO,
+                }),
+                None => self.execute_ready(&[ready], world).pop(),
+            };
+            if let Some(own) = own {
+                executed.insert(planned.id.clone(), own);
+            }
+        }
+    }
+
+    fn remember(&mut self, id: &OperationId, prospect: Option<Prospect>) {
+        let (Some(prospect), Some((_, progress))) = (prospect, self.log.history().call(&id.call_id)) else { return };
+        if let Some(result) = progress.result.as_ref().filter(|result| result.status == ResultStatus::Ok) {
+            let output_file = result.output_file.as_deref();
+            self.memory.remember(prospect, &result.content, &result.attachments, output_file);
+        }
     }
 
     fn commit_leading_answers(&mut self, group: &[Planned<'_>], budget: &mut Budget) -> anyhow::Result<()> {
@@ -255,7 +297,7 @@ impl Turn<'_> {
                 }
                 Next::Park(parked) => waiting.push(pending_call(*parked)),
                 Next::Carry(call) => waiting.push(carried_call(&call)),
-                Next::Strand | Next::Run(_) => {}
+                Next::Strand | Next::Run(_) | Next::RunUnlessRepeated { .. } => {}
             }
         }
         if !settlements.is_empty() {
@@ -312,8 +354,10 @@ fn next_run(planned: &[Planned<'_>]) -> Option<usize> {
     for (index, planned) in planned.iter().enumerate() {
         match &planned.next {
             Next::Answered(_) => {}
-            Next::Run(ready) if ready.call.tool.concurrent => end = Some(index + 1),
-            Next::Run(_) => return Some(end.unwrap_or(index + 1)),
+            Next::Run(ready) | Next::RunUnlessRepeated { ready, .. } if ready.call.tool.concurrent => {
+                end = Some(index + 1);
+            }
+            Next::Run(_) | Next::RunUnlessRepeated { .. } => return Some(end.unwrap_or(index + 1)),
             Next::Park(_) | Next::Carry(_) | Next::Strand | Next::WouldAsk { .. } => break,
         }
     }
@@ -360,18 +404,10 @@ fn carried_call(call: &CheckedCall<'_>) -> PendingCall {
 }
 
 fn interrupted(call: &ToolCall) -> Settlement {
-    Settlement {
-        id: OperationId::whole(&call.id),
-        name: call.name.clone(),
-        status: ResultStatus::Cancelled,
-        code: Some("interrupted".to_owned()),
-        content: "Not run: the invocation was interrupted before its turn came.".to_owned(),
-        detail: None,
-        attachments: Vec::new(),
-        reason: None,
-        auto_decided_by: None,
-        duration_ms: 0,
-        output_file: None,
-        grounds: None,
-    }
+    let answer = Answer::new(
+        ResultStatus::Cancelled,
+        "interrupted",
+        "Not run: the invocation was interrupted before its turn came.",
+    );
+    Settlement::of_answer(OperationId::whole(&call.id), &call.name, answer)
 }

@@ -15,6 +15,7 @@ pub mod verification;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use crate::call::repeated::Memory;
 use crate::interrupt::Interrupt;
 use crate::permission::Rules;
 use crate::provider::Connected;
@@ -35,11 +36,13 @@ pub struct Turn<'a> {
     pub settings: TurnSettings,
     pub registry: Arc<Registry>,
     pub connected: Connected,
-    pub rules: Arc<Rules>,
+    pub rules: Rules,
     pub interrupt: &'a Interrupt,
     pub reporter: &'a Reporter,
     /// Environment variables that no child gets.
     pub withheld_variables: Vec<String>,
+    /// What the reads of this invocation have found.
+    pub memory: Memory,
     /// When this invocation began to work on the turn.
     pub begun: Instant,
     /// What the turn's earlier invocations took.

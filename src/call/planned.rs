@@ -126,16 +126,17 @@ struct Planner<'a, 's> {
 
 impl<'a> Planner<'a, '_> {
     fn next(&mut self, operation: &'a OpenOperation<'a>) -> Next<'a> {
+        let settled = self.situation.decisions.settled(&operation.id);
+        // What a person said no to stays denied, whatever becomes of the calls before it.
+        if let Settled::Refused(call) = settled {
+            return Next::Answered(settled::refusal(call));
+        }
         if self.would_ask {
             let answer = would_ask("A call before this one would have to ask a person.");
             return Next::WouldAsk { answer, grant: None };
         }
-        let settled = self.situation.decisions.settled(&operation.id);
         if matches!(settled, Settled::Stranded) {
             return Next::Strand;
-        }
-        if let Settled::Refused(call) = settled {
-            return Next::Answered(settled::refusal(call));
         }
         let call = match &operation.checked {
             Ok(call) => call,
@@ -156,6 +157,7 @@ impl<'a> Planner<'a, '_> {
             }
             (Err(refusal), _) => return Next::Answered(refusal.into()),
         };
+        let after = assessment.after.clone();
         let next = match settled {
             Settled::Approved(before) => self.approved(call, assessment, before),
             Settled::Judge | Settled::Undecided => self.judged(operation, call, assessment),
@@ -163,9 +165,8 @@ impl<'a> Planner<'a, '_> {
         };
         // Patches of one reply stack, whether they run or wait.
         match &next {
-            Next::Run(ready) => self.overlay.extend(ready.assessment.after.clone()),
-            Next::Park(parked) => self.overlay.extend(parked.assessment.after.clone()),
-            Next::Answered(_) | Next::Carry(_) | Next::Strand | Next::WouldAsk { .. } => {}
+            Next::Run(_) | Next::Park(_) | Next::Carry(_) => self.overlay.extend(after),
+            Next::Answered(_) | Next::Strand | Next::WouldAsk { .. } => {}
         }
         next
     }

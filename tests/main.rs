@@ -10,3 +10,4 @@ mod harness_server;
 mod inventory;
 mod man;
 mod recipes;
+mod suspension;

@@ -3,7 +3,7 @@
 use super::decided::{Grounds, Permit};
 use super::planned::Answer;
 use crate::session::pending::{Needs, PendingCall, PendingFile};
-use crate::session::record::{DecidedBy, Decision, OperationId, ResultStatus, Scope};
+use crate::session::record::{DecidedBy, Decision, OperationId, PlannedFile, ResultStatus, Scope};
 use crate::tool::{Assessment, Preview};
 
 /// The decisions that a continuation carries out. Empty for a reply that was never suspended.
@@ -56,10 +56,14 @@ impl<'p> Decisions<'p> {
 
 /// The permit for what was shown, or the answer that it is no longer that.
 pub fn permit(call: &PendingCall, now: &Assessment) -> Result<Permit, Box<Answer>> {
-    let shown = call.preview.as_ref().filter(|shown| is_same_effect(shown, &now.preview));
-    if shown.is_none() {
+    let shown = call.preview.as_ref();
+    if !shown.is_some_and(|shown| is_same_effect(shown, &now.preview)) {
+        let changed = shown.map(|shown| changed_files(shown, &now.preview)).unwrap_or_default();
+        let because =
+            if changed.is_empty() { String::new() } else { format!(" Changed since then: {}.", changed.join(", ")) };
+        let name = &call.name;
         let content =
-            format!("What {} would do is no longer what was shown and approved; nothing was done.", call.name);
+            format!("What {name} would do is no longer what was shown and approved; nothing was done.{because}");
         return Err(Box::new(stale(&content)));
     }
     let by = match call.decision {
@@ -83,7 +87,9 @@ pub fn permit(call: &PendingCall, now: &Assessment) -> Result<Permit, Box<Answer
 /// The answer to a call that a person denied, or whose ground a denial took away.
 pub fn refusal(call: &PendingCall) -> Answer {
     if call.decision == Some(Decision::Stale) {
-        return stale("A patch that this one stands on was denied; nothing was written.");
+        let files: Vec<&str> = call.preview.iter().flat_map(patched_files).map(|file| file.path.as_str()).collect();
+        let files = files.join(", ");
+        return stale(&format!("A patch that this one stands on was denied; nothing was written to {files}."));
     }
     let content = match &call.reason {
         Some(reason) => format!("The user denied this call: {reason}"),
@@ -100,6 +106,20 @@ pub fn refusal(call: &PendingCall) -> Answer {
 /// The answer to a patch whose files are no longer what its preview started from.
 pub fn stale(content: &str) -> Answer {
     Answer::new(ResultStatus::Error, "stale", content)
+}
+
+/// The files of a preview; none but a patch has any.
+pub fn patched_files(preview: &Preview) -> &[PlannedFile] {
+    match preview {
+        Preview::Patch { files, .. } => files,
+        Preview::Command { .. } | Preview::Read { .. } | Preview::Tool { .. } => &[],
+    }
+}
+
+/// The files that a patch would no longer find as they were when it was shown.
+fn changed_files<'p>(shown: &'p Preview, now: &Preview) -> Vec<&'p str> {
+    let now = patched_files(now);
+    patched_files(shown).iter().filter(|file| !now.contains(file)).map(|file| file.path.as_str()).collect()
 }
 
 /// Whether carrying out `now` does what `shown` said; the words around it may differ.

@@ -3,13 +3,13 @@
 //!
 //! Functions on the file alone; the command writes it back.
 
+use crate::call::settled::patched_files;
 use crate::clock;
 use crate::exit::Status;
 use crate::failure::Failure;
 use crate::session::history::History;
 use crate::session::pending::{Needs, PendingCall, PendingFile};
 use crate::session::record::{Decision, OperationId};
-use crate::tool::Preview;
 
 /// What a person says.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -175,9 +175,5 @@ fn make_stale(file: &mut PendingFile, index: usize, denied: Vec<String>, now: &s
 }
 
 fn patched_paths(call: &PendingCall) -> impl Iterator<Item = &str> {
-    let files = match &call.preview {
-        Some(Preview::Patch { files, .. }) => files.as_slice(),
-        _ => &[],
-    };
-    files.iter().map(|file| file.path.as_str())
+    call.preview.iter().flat_map(patched_files).map(|file| file.path.as_str())
 }

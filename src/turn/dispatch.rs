@@ -258,8 +258,17 @@ impl Turn<'_> {
     fn commit_leading_answers(&mut self, group: &[Planned<'_>], budget: &mut Budget) -> anyhow::Result<()> {
         let mut leading = Vec::new();
         for planned in group {
-            let Next::Answered(answer) = &planned.next else { break };
-            leading.push(Settlement::of_answer(planned.id.clone(), planned.name, answer.clone()));
+            match &planned.next {
+                Next::Answered(answer) => {
+                    leading.push(Settlement::of_answer(planned.id.clone(), planned.name, answer.clone()));
+                }
+                Next::Strand => {}
+                Next::Run(_)
+                | Next::RunUnlessRepeated { .. }
+                | Next::Park(_)
+                | Next::Carry(_)
+                | Next::WouldAsk { .. } => break,
+            }
         }
         if leading.is_empty() {
             return Ok(());
@@ -363,17 +372,18 @@ impl Turn<'_> {
 }
 
 /// Where the first group that runs ends: a run of adjacent concurrent calls, answered ones between them included, or a
-/// single other call, with the answered ones before it. `None`: nothing runs.
+/// single other call, with the answered and the stranded ones before it. `None`: nothing runs.
 fn next_run(planned: &[Planned<'_>]) -> Option<usize> {
     let mut end = None;
     for (index, planned) in planned.iter().enumerate() {
         match &planned.next {
-            Next::Answered(_) => {}
+            // What is left to the repair holds back nothing that was approved behind it.
+            Next::Answered(_) | Next::Strand => {}
             Next::Run(ready) | Next::RunUnlessRepeated { ready, .. } if ready.call.tool.concurrent => {
                 end = Some(index + 1);
             }
             Next::Run(_) | Next::RunUnlessRepeated { .. } => return Some(end.unwrap_or(index + 1)),
-            Next::Park(_) | Next::Carry(_) | Next::Strand | Next::WouldAsk { .. } => break,
+            Next::Park(_) | Next::Carry(_) | Next::WouldAsk { .. } => break,
         }
     }
     end

@@ -4,6 +4,7 @@
 //! Nothing here uses attini's own code: what is checked must not be checked by itself.
 #![allow(dead_code, unused_imports, reason = "each topic uses its own part of the harness")]
 
+mod calls;
 mod case;
 mod continuity;
 mod http;
@@ -23,6 +24,7 @@ mod snapshot;
 mod wire_anthropic;
 mod wire_openai;
 
+pub(crate) use calls::{mark, mark_rule};
 pub(crate) use case::{ANTHROPIC_KEY, Case, KEYS, OPENAI_KEY, fixture, json_lines, repository_path};
 pub(crate) use invocation::{Invocation, Running, wait_until};
 pub(crate) use log::check_log;

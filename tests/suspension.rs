@@ -194,7 +194,7 @@ fn a_carried_call_that_is_denied_by_now_is_denied() {
     let case = case(CARRY).script([reply().mark("a").mark("x").mark("y"), reply().text("done")]);
     case.run(["tell", "go"]).exit(10);
     let rules = [mark_rule("x", true), mark_rule("y", true), mark_rule("x", false)];
-    let rules: String = rules.iter().map(|rule| format!("{rule}\n")).collect();
+    let rules = rules.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n");
     case.write(".attini/permissions.jsonl", rules);
     case.run(["approve"]).exit(0);
     assert_eq!(case.order(), ["a", "y"]);

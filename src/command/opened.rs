@@ -146,7 +146,10 @@ impl Equipment {
         ensure_tools_exist(config, &names)?;
         let connected = provider::connect(&settings.model, config, &invocation.workspace)?;
         let rules = invocation.rules(folder, Some(turn), recorded_deny, trust)?;
-        let registry = Registry::new(tools, config, settings.read_only);
+        let (registry, warnings) = Registry::new(tools, config, settings.read_only, &settings.fan_out);
+        for warning in warnings {
+            invocation.reporter.warning(&warning);
+        }
         let withheld_variables = withheld_variables(&config.environment_pass, &provider::key_variables(config));
         Ok(Self { settings, connected, registry, rules, withheld_variables })
     }

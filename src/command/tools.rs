@@ -33,7 +33,10 @@ pub fn run(invocation: &Invocation, arguments: &ToolsArguments) -> anyhow::Resul
     let tools = builtin_tools();
     let names: Vec<&str> = tools.iter().map(|tool| tool.name()).collect();
     ensure_tools_exist(&config, &names)?;
-    let registry = Registry::new(tools, &config, false);
+    let (registry, warnings) = Registry::new(tools, &config, false, &config.fan_out());
+    for warning in warnings {
+        invocation.reporter.warning(&warning);
+    }
     match (&arguments.command, &arguments.schema) {
         (Some(ToolsCommand::Call { name, arguments }), _) => {
             let rules = invocation.rules(None, None, &[], &trust)?;
@@ -53,6 +56,7 @@ fn list(invocation: &Invocation, registry: &Registry) -> Status {
             "built in",
             asks,
             if tool.concurrent { "runs beside others" } else { "runs alone" },
+            if tool.fan_out.is_some() { "takes several operations" } else { "takes one call each" },
             if tool.withheld.is_some() { "not offered" } else { "offered" },
         ];
         let first = tool.tool.description().lines().next().unwrap_or_default();
@@ -60,11 +64,11 @@ fn list(invocation: &Invocation, registry: &Registry) -> Status {
         lines.push(Line::plain(&format!("  {first}")));
         listed.push(json!({
             "name": tool.name(),
-            "description": tool.tool.description(),
+            "description": tool.description(),
             "source": "builtin",
             "asks": asks,
             "concurrent": tool.concurrent,
-            "fan_out": false,
+            "fan_out": tool.fan_out.is_some(),
             "deferred": false,
             "offered": tool.withheld.is_none(),
         }));
@@ -87,7 +91,7 @@ fn asks(tool: &RegisteredTool) -> &'static str {
 
 fn schema(invocation: &Invocation, registry: &Registry, name: &str) -> anyhow::Result<Status> {
     let tool = registry.find(name).ok_or_else(|| unknown(name, registry))?;
-    let parameters = tool.tool.parameters();
+    let parameters = tool.advertised_parameters();
     invocation.reporter.print_data(&format!("{}\n", serde_json::to_string_pretty(parameters)?));
     let fields = [("name".to_owned(), json!(name)), ("schema".to_owned(), parameters.clone())];
     invocation.reporter.finish_command("tools", Status::Completed, Map::from_iter(fields), None);

@@ -11,8 +11,8 @@ use anyhow::Result;
 
 use self::reader::{Reader, Table};
 use super::nearest::suggestion;
-use super::{Api, Config, LimitsConfig, ProviderConfig, Run, ToolConfig};
-use crate::session::record::TrailingReads;
+use super::{Api, Config, FanOutConfig, LimitsConfig, ProviderConfig, Run, ToolConfig};
+use crate::session::record::{OnError, TrailingReads};
 
 /// A larger config file is refused.
 pub const CONFIG_BYTES_MAX: u64 = 1024 * 1024;
@@ -29,11 +29,17 @@ const TOP_KEYS: [&str; 7] = ["model", "instructions", "providers", "limits", "di
 const PROVIDER_KEYS: [&str; 5] = ["api", "base_url", "api_key_env", "context_tokens", "user_after_tool"];
 const DISPATCH_KEYS: [&str; 2] = ["concurrency", "trailing_reads"];
 const ENVIRONMENT_KEYS: [&str; 1] = ["pass"];
-const TOOL_KEYS: [&str; 2] = ["run", "concurrent"];
+const TOOL_KEYS: [&str; 3] = ["run", "concurrent", "fan_out"];
+const FAN_OUT_KEYS: [&str; 4] = ["enabled", "concurrency", "on_error", "max_operations"];
 
 const APIS: [(&str, Api); 3] = [("openai", Api::OpenAi), ("anthropic", Api::Anthropic), ("scripted", Api::Scripted)];
 const RUNS: [(&str, Run); 3] = [("allow", Run::Allow), ("ask", Run::Ask), ("deny", Run::Deny)];
 const TRAILING_READS: [(&str, TrailingReads); 2] = [("carry", TrailingReads::Carry), ("strand", TrailingReads::Strand)];
+
+const ON_ERROR: [(&str, OnError); 2] = [("continue", OnError::Continue), ("stop", OnError::Stop)];
+
+/// The most that `max_operations` may be.
+const OPERATIONS_LIMIT: u64 = 1024;
 
 type LimitField = fn(&mut LimitsConfig) -> &mut u64;
 
@@ -140,7 +146,36 @@ fn apply_tool(tool: &mut ToolConfig, reader: &Reader<'_>, within: &reader::Entry
         match entry.key {
             "run" => tool.run = Some(reader.one_of(&entry, &RUNS)?),
             "concurrent" => tool.concurrent = Some(reader.boolean(&entry)?),
+            "fan_out" => apply_fan_out(&mut tool.fan_out, reader, &entry, within.key)?,
             unknown => return Err(reader.unknown(&entry, unknown, &format!("tools.{}", within.key), &TOOL_KEYS)),
+        }
+    }
+    Ok(())
+}
+
+/// `true`, `false`, or a table; a table without `enabled` switches it on.
+fn apply_fan_out(
+    fan_out: &mut FanOutConfig,
+    reader: &Reader<'_>,
+    within: &reader::Entry<'_>,
+    tool: &str,
+) -> Result<()> {
+    if within.is_boolean() {
+        fan_out.enabled = Some(reader.boolean(within)?);
+        return Ok(());
+    }
+    fan_out.enabled = Some(true);
+    for entry in reader::entries(reader.table(within)?) {
+        match entry.key {
+            "enabled" => fan_out.enabled = Some(reader.boolean(&entry)?),
+            "concurrency" => fan_out.concurrency = Some(reader.whole_number(&entry, &(0..=CONCURRENCY_MAX))?),
+            "on_error" => fan_out.on_error = Some(reader.one_of(&entry, &ON_ERROR)?),
+            "max_operations" => {
+                fan_out.max_operations = Some(reader.whole_number(&entry, &(1..=OPERATIONS_LIMIT))?);
+            }
+            unknown => {
+                return Err(reader.unknown(&entry, unknown, &format!("tools.{tool}.fan_out"), &FAN_OUT_KEYS));
+            }
         }
     }
     Ok(())
@@ -148,12 +183,13 @@ fn apply_tool(tool: &mut ToolConfig, reader: &Reader<'_>, within: &reader::Entry
 
 /// Every key there is, with the tables it stands in: `limits.rounds`, `providers.NAME.api`.
 pub fn names() -> Vec<String> {
-    let tables: [(&str, Vec<&str>); 5] = [
+    let tables: [(&str, Vec<&str>); 6] = [
         ("limits.", LIMITS.map(|(key, _, _)| key).to_vec()),
         ("dispatch.", DISPATCH_KEYS.to_vec()),
         ("environment.", ENVIRONMENT_KEYS.to_vec()),
         ("providers.NAME.", PROVIDER_KEYS.to_vec()),
         ("tools.NAME.", TOOL_KEYS.to_vec()),
+        ("tools.NAME.fan_out.", FAN_OUT_KEYS.to_vec()),
     ];
     let is_table = |key: &&str| tables.iter().any(|(table, _)| table.split('.').next() == Some(*key));
     let plain = TOP_KEYS.into_iter().filter(|key| !is_table(key)).map(str::to_owned);
@@ -250,9 +286,14 @@ mod tests {
             pass = ["GH_TOKEN"]
             [tools.read]
             run = "ask"
+            fan_out = true
             [tools.fs__delete_file]
             run = "allow"
             concurrent = true
+            [tools.fs__delete_file.fan_out]
+            concurrency = 1
+            on_error = "stop"
+            max_operations = 8
             "#,
         )
         .unwrap();
@@ -284,8 +325,27 @@ mod tests {
             dispatch: crate::config::DispatchConfig { concurrency: 7, trailing_reads: TrailingReads::Strand },
             environment_pass: vec!["GH_TOKEN".to_owned()],
             tools: [
-                ("read".to_owned(), ToolConfig { run: Some(Run::Ask), concurrent: None }),
-                ("fs__delete_file".to_owned(), ToolConfig { run: Some(Run::Allow), concurrent: Some(true) }),
+                (
+                    "read".to_owned(),
+                    ToolConfig {
+                        run: Some(Run::Ask),
+                        concurrent: None,
+                        fan_out: FanOutConfig { enabled: Some(true), ..FanOutConfig::default() },
+                    },
+                ),
+                (
+                    "fs__delete_file".to_owned(),
+                    ToolConfig {
+                        run: Some(Run::Allow),
+                        concurrent: Some(true),
+                        fan_out: FanOutConfig {
+                            enabled: Some(true),
+                            concurrency: Some(1),
+                            on_error: Some(OnError::Stop),
+                            max_operations: Some(8),
+                        },
+                    },
+                ),
             ]
             .into(),
         };
@@ -320,6 +380,15 @@ mod tests {
             ),
             ("[tools.x]\nrun = \"never\"", "c.toml:2: `run` is one of `allow`, `ask`, `deny`, not the string `never`"),
             ("[tools.x]\nconcurrent = \"no\"", "c.toml:2: `concurrent` is true or false, not the string `no`"),
+            ("[tools.x]\nfan_out = 1", "c.toml:2: `fan_out` is a table, not the number 1"),
+            (
+                "[tools.x.fan_out]\non_eror = \"stop\"",
+                "c.toml:2: unknown key `on_eror` in [tools.x.fan_out]; did you mean `on_error`?",
+            ),
+            (
+                "[tools.x.fan_out]\nmax_operations = 0",
+                "c.toml:2: `max_operations` is a whole number from 1 to 1024, not the number 0",
+            ),
             ("instructions = \"A\"", "c.toml:1: `instructions` is an array of strings, not the string `A`"),
             ("instructions = [\"A\",\n 1]", "c.toml:2: every element of `instructions` is a string that is not empty"),
             ("model = \"gpt\"", "c.toml:1: `model` is `PROVIDER/MODEL`, such as `openai/gpt-5-mini`, not `gpt`"),

@@ -16,6 +16,8 @@ pub use trust::Trust;
 
 use std::collections::BTreeMap;
 
+use crate::session::record::{FanOut, OPERATIONS_MAX, OnError};
+
 /// The effective configuration: user, then workspace, keys that neither sets at their defaults.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Config {
@@ -89,6 +91,34 @@ pub struct DispatchConfig {
 pub struct ToolConfig {
     pub run: Option<Run>,
     pub concurrent: Option<bool>,
+    pub fan_out: FanOutConfig,
+}
+
+/// `fan_out = true`, or a table; a key that is `None` is not set.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct FanOutConfig {
+    pub enabled: Option<bool>,
+    /// 0: no limit of its own.
+    pub concurrency: Option<u64>,
+    pub on_error: Option<OnError>,
+    pub max_operations: Option<u64>,
+}
+
+impl Config {
+    /// The tools whose calls carry several operations, and how.
+    pub fn fan_out(&self) -> BTreeMap<String, FanOut> {
+        let enabled = self.tools.iter().filter(|(_, tool)| tool.fan_out.enabled == Some(true));
+        enabled
+            .map(|(name, tool)| {
+                let fan_out = FanOut {
+                    concurrency: tool.fan_out.concurrency.filter(|number| *number > 0),
+                    on_error: tool.fan_out.on_error.unwrap_or_default(),
+                    max_operations: tool.fan_out.max_operations.unwrap_or(OPERATIONS_MAX),
+                };
+                (name.clone(), fan_out)
+            })
+            .collect()
+    }
 }
 
 /// What happens to a tool's calls that no rule matches.

@@ -3,6 +3,7 @@
 //! Shapes only. Unknown fields and unknown record types are ignored when read (the file itself keeps them), so that a
 //! newer attini's log still loads. Times are RFC 3339 UTC with milliseconds.
 
+use std::collections::BTreeMap;
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
@@ -75,6 +76,38 @@ pub struct TurnSettings {
     pub trailing_reads: TrailingReads,
     /// How many adjacent reads run at a time, resolved (never 0).
     pub concurrency: u64,
+    /// The tools whose calls carry several operations.
+    pub fan_out: BTreeMap<String, FanOut>,
+}
+
+/// How a tool carries several operations in one call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct FanOut {
+    /// How many of a call's operations run at a time; `None`: no limit but the dispatch's own, and one after the other
+    /// for a tool that runs alone.
+    pub concurrency: Option<u64>,
+    pub on_error: OnError,
+    pub max_operations: u64,
+}
+
+/// What a failed operation means for those behind it in its call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum OnError {
+    #[default]
+    Continue,
+    /// They are not run.
+    Stop,
+}
+
+/// How many operations one call may carry, unless config says otherwise.
+pub const OPERATIONS_MAX: u64 = 64;
+
+impl Default for FanOut {
+    fn default() -> Self {
+        Self { concurrency: None, on_error: OnError::Continue, max_operations: OPERATIONS_MAX }
+    }
 }
 
 /// What becomes of a call that must ask.

@@ -1,10 +1,15 @@
 //! The tools of an invocation, what config makes of each, and which of them the model is offered.
 
+use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
 
+use serde_json::Value;
+
+use crate::call::fanned;
 use crate::call::validation::Schema;
 use crate::config::{Config, Run};
 use crate::provider::AdvertisedTool;
+use crate::session::record::FanOut;
 use crate::tool::command::Command;
 use crate::tool::list::List;
 use crate::tool::patch::Patch;
@@ -31,12 +36,27 @@ pub struct RegisteredTool {
     pub concurrent: bool,
     /// Why the model is not offered it.
     pub withheld: Option<String>,
+    /// How its calls carry several operations, and the schema of the envelope around them.
+    pub fan_out: Option<(FanOut, Value)>,
     schema: OnceLock<Result<Schema, String>>,
 }
 
 impl RegisteredTool {
     pub fn name(&self) -> &str {
         self.tool.name()
+    }
+
+    /// What the model reads about it.
+    pub fn description(&self) -> String {
+        match &self.fan_out {
+            Some(_) => fanned::description(self.tool.description()),
+            None => self.tool.description().to_owned(),
+        }
+    }
+
+    /// The schema that the model sees.
+    pub fn advertised_parameters(&self) -> &Value {
+        self.fan_out.as_ref().map_or_else(|| self.tool.parameters(), |(_, envelope)| envelope)
     }
 
     /// The compiled schema; compiled when the tool is first called.
@@ -47,8 +67,15 @@ impl RegisteredTool {
 }
 
 impl Registry {
-    /// `read_only` offers tools without side effects only.
-    pub fn new(tools: Vec<Arc<dyn Tool>>, config: &Config, read_only: bool) -> Self {
+    /// `read_only` offers tools without side effects only; `fan_out` names the tools whose calls carry several
+    /// operations. The second half are warnings.
+    pub fn new(
+        tools: Vec<Arc<dyn Tool>>,
+        config: &Config,
+        read_only: bool,
+        fan_out: &BTreeMap<String, FanOut>,
+    ) -> (Self, Vec<String>) {
+        let mut warnings = Vec::new();
         let tools = tools.into_iter().map(|tool| {
             let configured = config.tools.get(tool.name());
             let run = configured.and_then(|configured| configured.run);
@@ -61,9 +88,17 @@ impl Registry {
                 None
             };
             let concurrent = configured.and_then(|configured| configured.concurrent).unwrap_or(reads);
-            RegisteredTool { tool, run, concurrent, withheld, schema: OnceLock::new() }
+            let fan_out = fan_out.get(tool.name()).and_then(|settings| match fanned::envelope(tool.parameters()) {
+                Ok(envelope) => Some((*settings, envelope)),
+                Err(why) => {
+                    warnings.push(format!("{} cannot carry several operations: {why}", tool.name()));
+                    None
+                }
+            });
+            RegisteredTool { tool, run, concurrent, withheld, fan_out, schema: OnceLock::new() }
         });
-        Self { tools: tools.collect() }
+        let tools = tools.collect();
+        (Self { tools }, warnings)
     }
 
     pub fn find(&self, name: &str) -> Option<&RegisteredTool> {
@@ -83,8 +118,8 @@ impl Registry {
         self.offered()
             .map(|registered| AdvertisedTool {
                 name: registered.name().to_owned(),
-                description: registered.tool.description().to_owned(),
-                parameters: registered.tool.parameters().clone(),
+                description: registered.description(),
+                parameters: registered.advertised_parameters().clone(),
             })
             .collect()
     }

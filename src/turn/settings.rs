@@ -52,6 +52,7 @@ impl TurnSettings {
             output_bytes: limits.output_bytes,
             trailing_reads: config.dispatch.trailing_reads,
             concurrency: concurrency(config),
+            fan_out: config.fan_out(),
         };
         settings.take_numbers(options);
         let files = instructions(config, options, workspace)?;

@@ -55,6 +55,12 @@ pub(super) fn entries<'t>(table: &'t DeTable<'t>) -> Vec<Entry<'t>> {
     entries
 }
 
+impl Entry<'_> {
+    pub(super) fn is_boolean(&self) -> bool {
+        self.value.as_bool().is_some()
+    }
+}
+
 impl<'a> Reader<'a> {
     pub(super) fn new(text: &'a str, shown: &'a str) -> Self {
         Self { text, shown }

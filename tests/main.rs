@@ -9,3 +9,4 @@ mod harness_pairing;
 mod harness_server;
 mod inventory;
 mod man;
+mod provider_anthropic;

@@ -4,6 +4,7 @@
 //! permissions or tools beyond their advertised schemas, and records nothing. Every byte of a reply is the service's
 //! own: it is bounded here, and judged by others.
 
+pub mod anthropic;
 pub mod assemble;
 pub mod catalogue;
 mod connect;

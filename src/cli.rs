@@ -257,7 +257,7 @@ pub struct ResumeArguments {
 }
 
 /// What every command that runs a turn takes. A continuation uses what its turn was started with; an option beats it.
-#[derive(Debug, Clone, Args)]
+#[derive(Debug, Clone, Default, Args)]
 #[command(next_help_heading = "Turn options")]
 pub struct TurnOptions {
     /// The model to ask [ATTINI_MODEL; else the session's last, else as configured]

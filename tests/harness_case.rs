@@ -49,7 +49,7 @@ fn streams_and_exit_codes_are_taken_whole() {
     assert_eq!(outcome.stderr_bytes(), format!("{}\n", case.workspace().display()).as_bytes());
     let large = "0123456789abcde\n".repeat(64 * 1024);
     shell(&case, "cat").stdin(&large).run().exit(0).stdout(&large);
-    shell(&case, "env -i true; attini").run().exit(0);
+    shell(&case, "env -i true; attini --version").run().exit(0);
     shell(&case, "echo x 2>/dev/null || exit 9").full_stdout().run().exit(9);
     shell(&case, "trap '' PIPE; echo x 2>/dev/null || exit 9").closed_stdout().run().exit(9);
     let message = panic_of(|| drop(shell(&case, "echo why >&2; exit 3").run().exit(0)));

@@ -16,6 +16,11 @@ pub fn report_options(error: &CliError) -> ReportOptions {
     ReportOptions { mode: error.output.into(), ..ReportOptions::default() }.with_streams(colour_asked_for(error.color))
 }
 
+/// Ends an invocation whose command line ends it.
+pub fn refuse(error: &CliError) -> Status {
+    run(error, &Reporter::new(report_options(error)))
+}
+
 /// Tells of `error`.
 pub fn run(error: &CliError, reporter: &Reporter) -> Status {
     let text = ReadyText { plain: &error.plain, coloured: &error.coloured };

@@ -1,4 +1,18 @@
 //! `config.toml`: its keys, its layers, and whether a workspace's own is trusted.
+//!
+//! What the command line and the environment set beyond it is put on top where a turn starts.
+
+pub mod candidates;
+pub mod environment;
+pub mod keys;
+pub mod layers;
+pub mod nearest;
+pub mod own_file;
+pub mod trust;
+
+pub use environment::Environment;
+pub use layers::{Loaded, load};
+pub use trust::Trust;
 
 use std::collections::BTreeMap;
 

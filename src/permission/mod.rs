@@ -3,6 +3,22 @@
 //! The judge is a pure function of what a call would touch ([`Access`]) and the rules as one list. Asking a person, and
 //! the [`crate::call::decided::Permit`] that running needs, live in `call`.
 
+mod command;
+pub mod file;
+pub mod grant;
+mod hidden;
+mod host;
+pub mod judge;
+pub mod layers;
+mod path;
+pub mod rule;
+mod script;
+mod starters;
+
+pub use file::RulesFile;
+pub use judge::{Question, Verdict, judge};
+pub use layers::{Rules, Sources, load};
+
 use serde::{Deserialize, Serialize};
 
 /// One line of a `permissions.jsonl`.
@@ -54,6 +70,7 @@ pub enum Access {
     Read(ReadAccess),
     Write(WriteAccess),
     Command(CommandAccess),
+    Fetch(FetchAccess),
     /// A tool that is judged by its name alone.
     Tool,
 }
@@ -90,4 +107,10 @@ pub struct CommandAccess {
     pub stdin: bool,
     pub background: bool,
     pub cwd_inside: bool,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FetchAccess {
+    /// The host of the address, without port; an address in brackets or without.
+    pub host: String,
 }

@@ -28,7 +28,7 @@ use spinner::Spinner;
 use writer::Writer;
 
 pub use object::{to_json, to_pretty_json};
-pub use shell::{command_prefix, shell_quote};
+pub use shell::{command_prefix, program_word, shell_quote};
 
 /// What stdout gets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

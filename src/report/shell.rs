@@ -1,7 +1,9 @@
 //! Commands as a person can paste them into a shell.
 
 use std::borrow::Cow;
+use std::ffi::OsStr;
 use std::fmt::Write as _;
+use std::path::Path;
 
 use super::escape::is_unsafe;
 
@@ -12,10 +14,30 @@ pub fn shell_quote<Word: AsRef<str>>(words: impl IntoIterator<Item = Word>) -> S
 }
 
 /// How attini has to be called to meet the same workspace and session again: `attini`, `attini -C /path -s ci`.
-pub fn command_prefix(workspace: Option<&str>, session: Option<&str>) -> String {
+/// `program`: as [`program_word`] finds it.
+pub fn command_prefix(program: &str, workspace: Option<&str>, session: Option<&str>) -> String {
     let options = [("-C", workspace), ("-s", session)];
     let given = options.into_iter().filter_map(|(option, value)| Some([option, value?]));
-    shell_quote(std::iter::once("attini").chain(given.flatten()))
+    shell_quote(std::iter::once(program).chain(given.flatten()))
+}
+
+/// The word that starts this very program from the same shell: `attini` where that is what the search path finds, else
+/// the path that was typed.
+pub fn program_word(typed: Option<&OsStr>, search_path: Option<&OsStr>) -> String {
+    const NAME: &str = "attini";
+    let Some(typed) = typed.map(Path::new).filter(|typed| typed.components().count() > 1) else {
+        return NAME.to_owned();
+    };
+    let found = search_path
+        .into_iter()
+        .flat_map(std::env::split_paths)
+        .map(|folder| folder.join(NAME))
+        .find_map(|candidate| candidate.canonicalize().ok());
+    match (found, typed.canonicalize(), typed.to_str()) {
+        (Some(found), Ok(own), _) if found == own => NAME.to_owned(),
+        (_, Ok(_), Some(typed)) => typed.to_owned(),
+        _ => NAME.to_owned(),
+    }
 }
 
 fn quote_word(word: &str) -> Cow<'_, str> {
@@ -68,8 +90,29 @@ mod tests {
 
     #[test]
     fn the_prefix_holds_what_is_needed() {
-        assert_eq!(command_prefix(None, None), "attini");
-        assert_eq!(command_prefix(Some("/tmp/my work"), Some("ci")), "attini -C '/tmp/my work' -s ci");
+        assert_eq!(command_prefix("attini", None, None), "attini");
+        assert_eq!(command_prefix("attini", Some("/tmp/my work"), Some("ci")), "attini -C '/tmp/my work' -s ci");
+    }
+
+    #[test]
+    fn the_program_is_named_as_it_can_be_typed() {
+        let folder = tempfile::tempdir().unwrap();
+        let (here, there) = (folder.path().join("here"), folder.path().join("there"));
+        for place in [&here, &there] {
+            fs_err::create_dir(place).unwrap();
+            fs_err::write(place.join("attini"), "").unwrap();
+        }
+        let typed = here.join("attini");
+        for (typed, search_path, expected) in [
+            (None, Some(&here), "attini"),
+            (Some(OsStr::new("attini")), None, "attini"),
+            (Some(typed.as_os_str()), Some(&here), "attini"),
+            (Some(typed.as_os_str()), Some(&there), typed.to_str().unwrap()),
+            (Some(typed.as_os_str()), None, typed.to_str().unwrap()),
+            (Some(OsStr::new("gone/attini")), None, "attini"),
+        ] {
+            assert_eq!(program_word(typed, search_path.map(|path| path.as_os_str())), expected);
+        }
     }
 
     #[test]

@@ -1,15 +1,203 @@
 //! A session's folder: its place, its private modes, and the names of what lies in it.
+//!
+//! Sessions lie in `.attini/sessions/NAME` beneath the workspace, or in `$ATTINI_STATE_DIR/sessions/NAME`. A folder
+//! without a log is no session yet.
 
-use crate::workspace::root::Root;
+use std::io::{self, ErrorKind};
+use std::path::{Path, PathBuf};
+
+use crate::failure::Failure;
+use crate::workspace::Workspace;
+use crate::workspace::root::{Root, TEMPORARY_PREFIX};
 
 /// Mode of session folders.
 pub const FOLDER_MODE: u32 = 0o700;
 /// Mode of the files in them.
 pub const FILE_MODE: u32 = 0o600;
+/// `.attini` itself also holds what the workspace shares; it is made like any folder of it.
+const SHARED_FOLDER_MODE: u32 = 0o777;
+const SHARED_FILE_MODE: u32 = 0o666;
 
-/// An existing session folder, opened without following links.
+/// The longest session name, in bytes.
+pub const NAME_BYTES_MAX: usize = 64;
+
+/// What `.attini/.gitignore` must hold so that no session ends up in a commit.
+const IGNORED: [&str; 2] = ["sessions/", "cache/"];
+const GITIGNORE_BYTES_MAX: u64 = 1024 * 1024;
+
+/// A session folder, opened without following links.
 #[derive(Debug)]
 pub struct SessionFolder {
     pub name: String,
     pub root: Root,
+}
+
+/// Where the sessions of an invocation are kept.
+#[derive(Debug)]
+pub struct StateFolder<'a> {
+    workspace: &'a Workspace,
+    /// `$ATTINI_STATE_DIR`, where it is set.
+    elsewhere: Option<PathBuf>,
+}
+
+/// Refuses what is no session name.
+pub fn ensure_name(name: &str) -> Result<(), Failure> {
+    let first = name.bytes().next().is_some_and(|byte| byte.is_ascii_alphanumeric());
+    let rest = name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"._-".contains(&byte));
+    if first && rest && name.len() <= NAME_BYTES_MAX {
+        return Ok(());
+    }
+    Err(Failure::usage(format!("{name:?} is not a session name")).hint(format!(
+        "a name has 1 to {NAME_BYTES_MAX} letters, digits, dots, underscores or hyphens, and begins with a letter or digit"
+    )))
+}
+
+impl<'a> StateFolder<'a> {
+    pub fn new(workspace: &'a Workspace, elsewhere: Option<PathBuf>) -> Self {
+        Self { workspace, elsewhere }
+    }
+
+    /// The folder of an existing session; `None` where there is no such folder.
+    pub fn open(&self, name: &str) -> anyhow::Result<Option<SessionFolder>> {
+        ensure_name(name)?;
+        let relative = self.relative(name);
+        let opened = match &self.elsewhere {
+            None => self.workspace.root.folder(&relative),
+            Some(elsewhere) => Root::open(elsewhere).and_then(|root| root.folder(&relative)),
+        };
+        match opened {
+            Ok(root) => {
+                self.ensure_untracked(&relative)?;
+                Ok(Some(SessionFolder { name: name.to_owned(), root }))
+            }
+            Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(self.refused(name, &error).into()),
+        }
+    }
+
+    /// The folder of a session, made if it is missing, together with a `.gitignore` that keeps it out of commits.
+    pub fn open_or_create(&self, name: &str) -> anyhow::Result<SessionFolder> {
+        ensure_name(name)?;
+        if let Some(folder) = self.open(name)? {
+            return Ok(folder);
+        }
+        self.create(name).map_err(|error| self.refused(name, &error))?;
+        let opened = self.open(name)?;
+        opened.ok_or_else(|| {
+            Failure::persistence(format!("{} vanished while it was made", self.shown(name).display())).into()
+        })
+    }
+
+    fn create(&self, name: &str) -> io::Result<()> {
+        let sessions = self.relative("").components().as_path().to_owned();
+        let root = match &self.elsewhere {
+            None => {
+                let root = &self.workspace.root;
+                root.make_folders(Path::new(".attini"), SHARED_FOLDER_MODE)?;
+                ignore_state(root)?;
+                root.folder(Path::new("."))?
+            }
+            Some(elsewhere) => {
+                make_elsewhere(elsewhere)?;
+                Root::open(elsewhere)?
+            }
+        };
+        root.make_folders(&sessions, FOLDER_MODE)?;
+        root.make_folders(&self.relative(name), FOLDER_MODE)?;
+        Ok(())
+    }
+
+    fn relative(&self, name: &str) -> PathBuf {
+        let sessions = if self.elsewhere.is_some() { "sessions" } else { ".attini/sessions" };
+        Path::new(sessions).join(name)
+    }
+
+    fn shown(&self, name: &str) -> PathBuf {
+        match &self.elsewhere {
+            None => self.relative(name),
+            Some(elsewhere) => elsewhere.join(self.relative(name)),
+        }
+    }
+
+    /// A session that came with a checkout would be someone else's conversation, with decisions in it.
+    fn ensure_untracked(&self, relative: &Path) -> anyhow::Result<()> {
+        if self.elsewhere.is_none() && crate::workspace::git::tracks_below(self.workspace, relative) {
+            return Err(Failure::usage(format!("git tracks files in {}", relative.display()))
+                .hint(format!(
+                    "a session must not come with a checkout; take it out of the index with `git rm -r --cached {}`",
+                    relative.display()
+                ))
+                .into());
+        }
+        Ok(())
+    }
+
+    fn refused(&self, name: &str, error: &io::Error) -> Failure {
+        let shown = self.shown(name);
+        let shown = shown.display();
+        let link = rustix::io::Errno::LOOP.raw_os_error();
+        let not_folder = rustix::io::Errno::NOTDIR.raw_os_error();
+        match error.raw_os_error() {
+            Some(number) if number == link || number == not_folder => {
+                Failure::usage(format!("{shown}: a part of this path is a link or no folder"))
+                    .hint("attini follows no links to its own files; put a real folder there, or set ATTINI_STATE_DIR")
+            }
+            _ => Failure::persistence(format!("{shown} cannot be opened or made: {error}"))
+                .hint("set ATTINI_STATE_DIR to keep sessions elsewhere"),
+        }
+    }
+}
+
+impl SessionFolder {
+    /// A file of the session as messages name it.
+    pub fn display(&self, file: &str) -> String {
+        self.root.path().join(file).display().to_string()
+    }
+
+    /// Removes what a killed invocation left half-written. Only under the lock.
+    pub fn clean(&self) -> io::Result<()> {
+        for name in self.root.entries(Path::new("."))? {
+            if name.to_string_lossy().starts_with(TEMPORARY_PREFIX) {
+                self.root.remove_file(Path::new(&name))?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Makes the folder that the user named, and what is missing above it.
+fn make_elsewhere(folder: &Path) -> io::Result<()> {
+    use std::os::unix::fs::DirBuilderExt;
+    if folder.is_dir() {
+        return Ok(());
+    }
+    std::fs::DirBuilder::new().recursive(true).mode(FOLDER_MODE).create(folder)?;
+    for made in folder.ancestors().skip(1).take_while(|above| !above.as_os_str().is_empty()) {
+        std::fs::File::open(made)?.sync_all()?;
+    }
+    Ok(())
+}
+
+/// Adds to `.attini/.gitignore` what it lacks.
+fn ignore_state(root: &Root) -> io::Result<()> {
+    let path = Path::new(".attini/.gitignore");
+    let present = match root.read(path, GITIGNORE_BYTES_MAX) {
+        Ok(bytes) => String::from_utf8_lossy(&bytes).into_owned(),
+        Err(error) if error.kind() == ErrorKind::NotFound => String::new(),
+        Err(error) => return Err(error),
+    };
+    let lines: Vec<&str> = present.lines().map(str::trim).collect();
+    let missing: Vec<&str> = IGNORED.into_iter().filter(|entry| !lines.contains(entry)).collect();
+    if missing.is_empty() {
+        return Ok(());
+    }
+    let mut wanted = present.clone();
+    if !wanted.is_empty() && !wanted.ends_with('\n') {
+        wanted.push('\n');
+    }
+    for entry in missing {
+        wanted.push_str(entry);
+        wanted.push('\n');
+    }
+    root.replace(path, wanted.as_bytes(), SHARED_FILE_MODE)
 }

@@ -2,15 +2,27 @@
 //!
 //! It only adds to the conversation: which calls are open is known from the log.
 
-use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use std::io::ErrorKind;
+use std::path::Path;
 
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+use sha2::{Digest, Sha256};
+
+use crate::failure::Failure;
 use crate::permission::Rule;
+use crate::session::folder::{FILE_MODE, SessionFolder};
 use crate::session::record::{Decision, Granted, OperationId};
 use crate::tool::Preview;
 
 /// The version of the file's format.
 pub const FORMAT: u32 = 1;
+
+/// Its name in the session folder.
+pub const FILE_NAME: &str = "pending.json";
+
+/// The largest file that is read; calls and previews are bounded well below it.
+const FILE_BYTES_MAX: u64 = 256 * 1024 * 1024;
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct PendingFile {
@@ -73,5 +85,81 @@ impl PendingCall {
     /// Whether a person still has to say something about it.
     pub fn is_undecided(&self) -> bool {
         self.needs != Needs::Nothing && self.decision.is_none()
+    }
+}
+
+impl PendingFile {
+    /// Reads the file; `None` where there is none. One that is empty or does not parse is corrupt.
+    pub fn load(folder: &SessionFolder) -> anyhow::Result<Option<Self>> {
+        let shown = folder.display(FILE_NAME);
+        let bytes = match folder.root.read(Path::new(FILE_NAME), FILE_BYTES_MAX) {
+            Ok(bytes) => bytes,
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(Failure::corrupt(format!("{shown} cannot be read: {error}")).into()),
+        };
+        let corrupt = |what: String| {
+            Failure::corrupt(format!("{shown}: {what}"))
+                .hint("nothing was changed; `attini check` says more, and removing the file drops the pending calls")
+        };
+        let file: Self = serde_json::from_slice(&bytes).map_err(|error| corrupt(error.to_string()))?;
+        if file.format > FORMAT {
+            return Err(corrupt(format!("it has format {}, and this attini knows {FORMAT}", file.format)).into());
+        }
+        Ok(Some(file))
+    }
+
+    /// Puts the file in place as a whole: written, synced, renamed, its folder synced.
+    pub fn store(&self, folder: &SessionFolder) -> anyhow::Result<()> {
+        let mut bytes = serde_json::to_vec_pretty(self)?;
+        bytes.push(b'\n');
+        folder.root.replace(Path::new(FILE_NAME), &bytes, FILE_MODE).map_err(|error| {
+            Failure::persistence(format!("{} cannot be written: {error}", folder.display(FILE_NAME))).into()
+        })
+    }
+
+    /// Removes the file for good.
+    pub fn remove(folder: &SessionFolder) -> anyhow::Result<()> {
+        let removed = folder.root.remove_file(Path::new(FILE_NAME)).and_then(|()| folder.root.sync());
+        match removed {
+            Ok(()) => Ok(()),
+            Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
+            Err(error) => {
+                let message = format!("{} cannot be removed: {error}", folder.display(FILE_NAME));
+                Err(Failure::persistence(message).into())
+            }
+        }
+    }
+
+    /// The digest of these calls: over what was shown and what would run, not over what was decided.
+    pub fn digest_of(calls: &[PendingCall]) -> String {
+        let shown: Vec<Value> = calls
+            .iter()
+            .map(|call| {
+                json!({
+                    "id": call.id,
+                    "operation": call.operation,
+                    "name": call.name,
+                    "arguments": call.arguments,
+                    "needs": call.needs,
+                    "preview": call.preview,
+                    "grant": call.grant,
+                })
+            })
+            .collect();
+        let hash = Sha256::digest(Value::Array(shown).to_string().as_bytes());
+        hash.iter().fold("sha256:".to_owned(), |text, byte| text + &format!("{byte:02x}"))
+    }
+
+    pub fn call(&self, id: &OperationId) -> Option<&PendingCall> {
+        self.calls.iter().find(|call| call.id == id.call_id && call.operation == id.operation)
+    }
+
+    pub fn undecided(&self) -> impl Iterator<Item = &PendingCall> {
+        self.calls.iter().filter(|call| call.is_undecided())
+    }
+
+    /// Whether what is still open are questions alone.
+    pub fn awaits_answers_alone(&self) -> bool {
+        self.undecided().all(|call| call.needs == Needs::Answer)
     }
 }

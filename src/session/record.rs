@@ -164,6 +164,11 @@ impl OperationId {
         Self { call_id: call_id.into(), operation: None }
     }
 
+    /// The id as part of a file's name.
+    pub fn file_name(&self) -> String {
+        self.to_string().replace('#', ".")
+    }
+
     /// Reads `call_7` or `call_7#2`. Any text names something, if only an unknown call.
     pub fn parse(text: &str) -> Self {
         if let Some((call_id, number)) = text.rsplit_once('#')

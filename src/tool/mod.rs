@@ -9,6 +9,7 @@ pub mod list;
 pub mod output;
 pub mod patch;
 pub mod read;
+pub mod registry;
 #[cfg(test)]
 pub(crate) mod scene;
 pub mod schema;
@@ -42,6 +43,16 @@ pub trait Tool: Send + Sync {
 
     fn effect(&self) -> Effect;
 
+    /// Whether what a read finds depends on this machine's files.
+    fn locality(&self) -> Locality {
+        Locality::Here
+    }
+
+    /// Whether these arguments ask for a fresh answer even where an earlier one is known.
+    fn asks_anew(&self, _arguments: &Value) -> bool {
+        false
+    }
+
     /// Gathers into `world` what [`Tool::assess`] needs to know: what its paths resolve to, what its files hold.
     /// `arguments` fit the schema. What cannot be resolved is put there as a refusal.
     fn look(&self, arguments: &Value, surroundings: &Surroundings<'_>, world: &mut World);
@@ -61,6 +72,14 @@ pub enum Effect {
     Read,
     /// It is started at most once, with its start on disk first.
     SideEffect,
+}
+
+/// What a read's result depends on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Locality {
+    /// Files of this machine, below the argument `path`.
+    Here,
+    Elsewhere,
 }
 
 /// Files as the patches of this reply that were planned before will leave them, by absolute path; `None`: gone.

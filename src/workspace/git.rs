@@ -16,6 +16,8 @@ use std::time::{Duration, Instant};
 
 use sha1::Digest;
 
+use super::{Workspace, git_top_level};
+
 /// How long git may take for one question.
 const GIT_SECONDS_MAX: u64 = 10;
 /// The most that is read of git's answer.
@@ -118,6 +120,15 @@ fn index_of(workspace: &Path, paths: &[&Path], withheld: &[String]) -> Result<BT
         }
     }
     Ok(index)
+}
+
+/// Whether the index holds anything at or below `relative`. Outside git, and where git gives no answer, it does not.
+pub fn tracks_below(workspace: &Workspace, relative: &Path) -> bool {
+    if git_top_level(workspace.root.path()).is_none() {
+        return false;
+    }
+    let deadline = Instant::now() + Duration::from_secs(GIT_SECONDS_MAX);
+    answer(git(workspace.root.path(), &[relative], &[]), deadline).is_ok_and(|listed| !listed.is_empty())
 }
 
 fn git(workspace: &Path, paths: &[&Path], withheld: &[String]) -> Command {

@@ -25,7 +25,7 @@ use serde_json::Value;
 
 use self::apply::{Content, FILE_BYTES_MAX, FileChange};
 use super::{Assessment, Effect, Outcome, Overlay, Preview, Refusal, Surroundings, Tool, Work};
-use crate::permission::{Access, Rule, WriteAccess};
+use crate::permission::{Access, WriteAccess};
 use crate::session::record::{Change, PlannedFile};
 use crate::workspace::{Kind, Location, Place, World};
 
@@ -90,22 +90,6 @@ impl Tool for Patch {
     fn run(&self, work: &Work<'_>) -> Outcome {
         run::run(work)
     }
-}
-
-/// The rules that would let a patch with these accesses pass: one for each of its files, or none at all where one of
-/// them may never be written or always asks.
-pub fn suggested_grant(accesses: &[Access]) -> Option<Vec<Rule>> {
-    let rule = |access: &Access| match access {
-        Access::Write(write) if write.never.is_none() && !write.always_asks => {
-            let path = match write.place {
-                Place::Workspace | Place::Outside => write.shown.clone(),
-                Place::Session => write.path.to_str()?.to_owned(),
-            };
-            Some(Rule::Write { allow: true, path, turn: None })
-        }
-        Access::Write(_) | Access::Read(_) | Access::Command(_) | Access::Tool => None,
-    };
-    accesses.iter().map(rule).collect()
 }
 
 /// Whether two patches have a file in common, so that the later one stands on the earlier one.

@@ -214,8 +214,16 @@ fn what_asks_and_why() {
         let theirs = fact("theirs").files[&case.path("theirs")].revertible.clone().unwrap_err();
         let never = fact(".git/config").locations[".git/config"].clone().unwrap().never_writable.unwrap();
         assert_eq!(why, &expected.replace("THEIRS", &theirs).replace("NEVER", &never));
-        let grant = suggested_grant(&assessment.accesses);
-        let rule = |file: &PlannedFile| Rule::Write { allow: true, path: file.path.clone(), turn: None };
+        let root = case.path("a").parent().unwrap().to_owned();
+        let question = crate::permission::Question {
+            tool: "patch",
+            effect: crate::tool::Effect::SideEffect,
+            accesses: &assessment.accesses,
+            run: None,
+        };
+        let grant = crate::permission::grant::suggest(&question, &root);
+        let rule =
+            |file: &PlannedFile| crate::permission::Rule::Write { allow: true, path: file.path.clone(), turn: None };
         assert_eq!(grant, may_be_granted.then(|| assessment.files.iter().map(rule).collect()), "{list}");
     }
 }

@@ -1,0 +1,169 @@
+//! Reading a call's arguments: one JSON object, strictly.
+//!
+//! `serde_json::Value` keeps the last of two equal keys without a word; a call that says two things is refused instead.
+
+use std::fmt;
+
+use serde::de::{DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Visitor};
+use serde_json::{Map, Number, Value};
+
+use crate::tool::Refusal;
+
+/// How much of unreadable arguments an error quotes.
+const EXCERPT_CHARACTERS_MAX: usize = 200;
+
+/// Reads what the model sent: empty text is an empty object, an object sent as a JSON string is decoded once.
+pub fn parse(text: &str) -> Result<Map<String, Value>, Refusal> {
+    if text.trim().is_empty() {
+        return Ok(Map::new());
+    }
+    let value = match parse_value(text) {
+        Ok(Value::String(inner)) => parse_value(&inner),
+        other => other,
+    };
+    match value {
+        Ok(Value::Object(object)) => Ok(object),
+        Ok(other) => Err(unreadable(&format!("they are {}", kind(&other)), text)),
+        Err(error) => Err(unreadable(&error, text)),
+    }
+}
+
+/// Reads JSON, refusing duplicate keys.
+pub fn parse_value(text: &str) -> Result<Value, String> {
+    let mut deserializer = serde_json::Deserializer::from_str(text);
+    let value = Strict.deserialize(&mut deserializer).map_err(|error| error.to_string())?;
+    deserializer.end().map_err(|error| error.to_string())?;
+    Ok(value)
+}
+
+fn unreadable(what: &str, text: &str) -> Refusal {
+    let mut excerpt: String = text.chars().take(EXCERPT_CHARACTERS_MAX).collect();
+    let left = text.chars().count().saturating_sub(EXCERPT_CHARACTERS_MAX);
+    if left > 0 {
+        excerpt = format!("{excerpt} ... ({left} more characters)");
+    }
+    Refusal::new("invalid_arguments", format!("The arguments must be one JSON object; {what}. They were: {excerpt}"))
+}
+
+/// A JSON value's kind with its article, as errors name it.
+pub fn kind(value: &Value) -> &'static str {
+    match value {
+        Value::Null => "null",
+        Value::Bool(_) => "a boolean",
+        Value::Number(_) => "a number",
+        Value::String(_) => "a string",
+        Value::Array(_) => "an array",
+        Value::Object(_) => "an object",
+    }
+}
+
+/// Builds a [`Value`], refusing duplicate keys.
+struct Strict;
+
+impl<'de> DeserializeSeed<'de> for Strict {
+    type Value = Value;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Value, D::Error> {
+        deserializer.deserialize_any(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Strict {
+    type Value = Value;
+
+    fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("a JSON value")
+    }
+
+    fn visit_unit<E: Error>(self) -> Result<Value, E> {
+        Ok(Value::Null)
+    }
+
+    fn visit_bool<E: Error>(self, value: bool) -> Result<Value, E> {
+        Ok(Value::Bool(value))
+    }
+
+    fn visit_i64<E: Error>(self, value: i64) -> Result<Value, E> {
+        Ok(Value::Number(value.into()))
+    }
+
+    fn visit_u64<E: Error>(self, value: u64) -> Result<Value, E> {
+        Ok(Value::Number(value.into()))
+    }
+
+    fn visit_f64<E: Error>(self, value: f64) -> Result<Value, E> {
+        Number::from_f64(value).map(Value::Number).ok_or_else(|| E::custom("a number is out of range"))
+    }
+
+    fn visit_str<E: Error>(self, value: &str) -> Result<Value, E> {
+        Ok(Value::String(value.to_owned()))
+    }
+
+    fn visit_string<E: Error>(self, value: String) -> Result<Value, E> {
+        Ok(Value::String(value))
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut sequence: A) -> Result<Value, A::Error> {
+        let mut values = Vec::new();
+        while let Some(value) = sequence.next_element_seed(Strict)? {
+            values.push(value);
+        }
+        Ok(Value::Array(values))
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut entries: A) -> Result<Value, A::Error> {
+        let mut object = Map::new();
+        while let Some(key) = entries.next_key::<String>()? {
+            let value = entries.next_value_seed(Strict)?;
+            if object.contains_key(&key) {
+                return Err(A::Error::custom(format!("the key {key:?} stands twice in one object")));
+            }
+            object.insert(key, value);
+        }
+        Ok(Value::Object(object))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(text: &str) -> Result<String, String> {
+        parse(text).map(|object| Value::Object(object).to_string()).map_err(|refusal| refusal.message)
+    }
+
+    #[test]
+    fn an_object_is_read_in_every_form_a_model_sends_it() {
+        for (text, expected) in [
+            ("", "{}"),
+            ("  \n", "{}"),
+            ("{}", "{}"),
+            (r#"{"b":1,"a":[true,null,-2,1.5,"x"]}"#, r#"{"b":1,"a":[true,null,-2,1.5,"x"]}"#),
+            (r#""{\"a\":1}""#, r#"{"a":1}"#),
+        ] {
+            assert_eq!(read(text).as_deref(), Ok(expected), "{text}");
+        }
+    }
+
+    #[test]
+    fn everything_else_is_refused_with_an_excerpt() {
+        for (text, expected) in [
+            ("[1]", "they are an array. They were: [1]"),
+            ("null", "they are null. They were: null"),
+            (r#""\"{}\"""#, r#"they are a string. They were: "\"{}\"""#),
+            (
+                r#"{"a":1,"a":2}"#,
+                r#"the key "a" stands twice in one object at line 1 column 13. They were: {"a":1,"a":2}"#,
+            ),
+            (r#"{"a":{"b":1,"b":1}}"#, r#"the key "b" stands twice in one object"#),
+            (r#"{"a":1} x"#, "trailing characters"),
+            (r#"{"a":"#, "EOF while parsing"),
+        ] {
+            let message = read(text).expect_err(text);
+            assert!(message.contains(expected), "{text}: {message}");
+        }
+        let long = format!("[{}", "x".repeat(1000));
+        let message = read(&long).expect_err("it is no JSON");
+        assert!(message.ends_with(" ... (801 more characters)"), "{message}");
+    }
+}

@@ -1,0 +1,104 @@
+//! The third stage: may it run? Allow makes a [`Permit`], deny makes an answer, ask makes it wait for a person.
+//!
+//! The judge itself, a pure function of rules and accesses, lives in `permission`.
+
+use super::checked::CheckedCall;
+use super::planned::Answer;
+use crate::permission::{Question, Rules, Verdict, judge};
+use crate::session::record::{
+    DecidedBy, Decision, DecisionRecord, Granted, OperationId, PlannedFile, ResultStatus, Scope,
+};
+use crate::tool::Assessment;
+
+/// The right to run one operation once, as it was judged. Only the deciding stages make one: this one, and
+/// [`super::settled`] from a person's answer.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Permit {
+    /// What is recorded before it runs; `None` for reads that never ask.
+    grounds: Option<Grounds>,
+    /// The files as they were judged or shown; what differs is stale.
+    files: Vec<PlannedFile>,
+}
+
+/// Who decided, what, and why.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Grounds {
+    pub decision: Decision,
+    pub by: DecidedBy,
+    /// A person's words.
+    pub reason: Option<String>,
+    pub granted: Option<Granted>,
+}
+
+impl Grounds {
+    pub fn record(&self, id: &OperationId) -> DecisionRecord {
+        DecisionRecord {
+            call_id: id.call_id.clone(),
+            operation: id.operation,
+            decision: self.decision,
+            auto_decided_by: self.by.clone(),
+            reason: self.reason.clone(),
+            granted: self.granted.clone(),
+        }
+    }
+}
+
+impl Permit {
+    pub(super) fn new(grounds: Option<Grounds>, files: Vec<PlannedFile>) -> Self {
+        Self { grounds, files }
+    }
+
+    pub fn grounds(&self) -> Option<&Grounds> {
+        self.grounds.as_ref()
+    }
+
+    pub fn files(&self) -> &[PlannedFile] {
+        &self.files
+    }
+}
+
+/// What the rules say of a call.
+pub enum Decided {
+    Allowed(Permit),
+    Denied(Answer),
+    /// A person has to say, for this reason.
+    Ask(String),
+}
+
+/// Judges a call by the rules and by what config says of its tool.
+pub fn decide(call: &CheckedCall<'_>, assessment: &Assessment, rules: &Rules) -> Decided {
+    if let Some(why) = &call.tool.withheld {
+        return Decided::Denied(not_offered(call.tool.name(), why));
+    }
+    match judge(&question(call, assessment), rules) {
+        Verdict::Allow { decided_by: by, never_asks } => {
+            let grounds =
+                (!never_asks).then_some(Grounds { decision: Decision::Allow, by, reason: None, granted: None });
+            Decided::Allowed(Permit::new(grounds, assessment.files.clone()))
+        }
+        Verdict::Ask { why } => Decided::Ask(why),
+        Verdict::Deny { decided_by, message } => Decided::Denied(denied_by_rule(decided_by, message)),
+    }
+}
+
+/// The call as the judge is asked about it.
+pub fn question<'q>(call: &'q CheckedCall<'_>, assessment: &'q Assessment) -> Question<'q> {
+    Question {
+        tool: call.tool.name(),
+        effect: call.tool.tool.effect(),
+        accesses: &assessment.accesses,
+        run: call.tool.run,
+    }
+}
+
+fn not_offered(tool: &str, why: &str) -> Answer {
+    let by = DecidedBy { scope: Scope::Config, reason: Some(why.to_owned()), rule: None, matches: Vec::new() };
+    denied_by_rule(by, format!("{tool} is not offered in this turn ({why})."))
+}
+
+fn denied_by_rule(by: DecidedBy, message: String) -> Answer {
+    Answer {
+        grounds: Some(Grounds { decision: Decision::Deny, by, reason: None, granted: None }),
+        ..Answer::new(ResultStatus::Denied, "denied", message)
+    }
+}

@@ -1,0 +1,117 @@
+//! A person's answers, matched to what was shown: an approval makes a [`Permit`] for exactly that, a denial an answer.
+
+use super::decided::{Grounds, Permit};
+use super::planned::Answer;
+use crate::session::pending::{Needs, PendingCall, PendingFile};
+use crate::session::record::{DecidedBy, Decision, OperationId, ResultStatus, Scope};
+use crate::tool::{Assessment, Preview};
+
+/// The decisions that a continuation carries out. Empty for a reply that was never suspended.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Decisions<'p> {
+    file: Option<&'p PendingFile>,
+}
+
+/// What was decided on one operation.
+#[derive(Debug, Clone, Copy)]
+pub enum Settled<'p> {
+    /// The reply was never suspended, or the operation is carried: judge it now.
+    Judge,
+    /// A person said yes, or a rule that a person granted.
+    Approved(&'p PendingCall),
+    Refused(&'p PendingCall),
+    /// It was shown and is still undecided.
+    Undecided,
+    /// The suspended reply has it, pending.json does not: it was stranded.
+    Stranded,
+}
+
+impl<'p> Decisions<'p> {
+    pub fn of(file: &'p PendingFile) -> Self {
+        Self { file: Some(file) }
+    }
+
+    pub fn settled(&self, id: &OperationId) -> Settled<'p> {
+        let Some(file) = self.file else { return Settled::Judge };
+        let Some(call) = file.call(id) else { return Settled::Stranded };
+        match (call.needs, call.decision) {
+            (Needs::Nothing, _) => Settled::Judge,
+            (Needs::Approval | Needs::Answer, None) => Settled::Undecided,
+            (_, Some(Decision::Approve | Decision::Allow | Decision::Answer)) => Settled::Approved(call),
+            (_, Some(Decision::Deny | Decision::Stale)) => Settled::Refused(call),
+        }
+    }
+
+    /// Whether a person denied a call that stands before `id` in the reply.
+    pub fn denied_before(&self, id: &OperationId) -> bool {
+        let calls = self.file.map(|file| file.calls.as_slice()).unwrap_or_default();
+        calls.iter().take_while(|call| call.operation_id() != *id).any(|call| call.decision == Some(Decision::Deny))
+    }
+
+    /// Whether this is a continuation at all.
+    pub fn is_continuation(&self) -> bool {
+        self.file.is_some()
+    }
+}
+
+/// The permit for what was shown, or the answer that it is no longer that.
+pub fn permit(call: &PendingCall, now: &Assessment) -> Result<Permit, Box<Answer>> {
+    let shown = call.preview.as_ref().filter(|shown| is_same_effect(shown, &now.preview));
+    if shown.is_none() {
+        let content =
+            format!("What {} would do is no longer what was shown and approved; nothing was done.", call.name);
+        return Err(Box::new(stale(&content)));
+    }
+    let by = match call.decision {
+        Some(Decision::Allow) => DecidedBy {
+            scope: call.granted.as_ref().map_or(Scope::Session, |granted| granted.scope),
+            reason: Some("a rule that was granted with another approval covers it".to_owned()),
+            rule: call.granted.as_ref().and_then(|granted| granted.rules.first().cloned()),
+            matches: Vec::new(),
+        },
+        _ => DecidedBy { scope: Scope::Person, reason: None, rule: None, matches: Vec::new() },
+    };
+    let grounds = Grounds {
+        decision: call.decision.unwrap_or(Decision::Approve),
+        by,
+        reason: call.reason.clone(),
+        granted: call.granted.clone(),
+    };
+    Ok(Permit::new(Some(grounds), now.files.clone()))
+}
+
+/// The answer to a call that a person denied, or whose ground a denial took away.
+pub fn refusal(call: &PendingCall) -> Answer {
+    if call.decision == Some(Decision::Stale) {
+        return stale("A patch that this one stands on was denied; nothing was written.");
+    }
+    let content = match &call.reason {
+        Some(reason) => format!("The user denied this call: {reason}"),
+        None => "The user denied this call and gave no reason.".to_owned(),
+    };
+    let by = DecidedBy { scope: Scope::Person, reason: None, rule: None, matches: Vec::new() };
+    Answer {
+        reason: call.reason.clone(),
+        grounds: Some(Grounds { decision: Decision::Deny, by, reason: call.reason.clone(), granted: None }),
+        ..Answer::new(ResultStatus::Denied, "denied", content)
+    }
+}
+
+/// The answer to a patch whose files are no longer what its preview started from.
+pub fn stale(content: &str) -> Answer {
+    Answer::new(ResultStatus::Error, "stale", content)
+}
+
+/// Whether carrying out `now` does what `shown` said; the words around it may differ.
+pub fn is_same_effect(shown: &Preview, now: &Preview) -> bool {
+    match (shown, now) {
+        (Preview::Patch { diff, files, why: _ }, Preview::Patch { diff: diff_now, files: files_now, why: _ }) => {
+            diff == diff_now && files == files_now
+        }
+        (Preview::Read { path, why: _ }, Preview::Read { path: path_now, why: _ }) => path == path_now,
+        (Preview::Command { .. }, Preview::Command { .. }) | (Preview::Tool { .. }, Preview::Tool { .. }) => {
+            shown == now
+        }
+        _ => false,
+    }
+}

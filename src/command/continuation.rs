@@ -1,0 +1,89 @@
+//! What `approve`, `deny` and `resume` share: going on with a turn that an earlier invocation began.
+
+use super::invocation::Invocation;
+use super::opened::{Continued, Equipment, finish, run};
+use crate::cli::TurnOptions;
+use crate::config::trust::Trust;
+use crate::exit::Status;
+use crate::permission::{Rule, RulesFile};
+use crate::session::folder::SessionFolder;
+use crate::session::history::History;
+use crate::session::pending::PendingFile;
+use crate::session::record::{Decision, OperationId, Scope, TurnSettings};
+use crate::turn::Turn;
+use crate::turn::ending::result_of;
+
+/// The equipment of the turn that the log ends in: as it was started, but for explicit options.
+pub fn equipment(
+    invocation: &Invocation,
+    opened: &Continued<'_>,
+    options: &TurnOptions,
+    trust: &Trust,
+) -> anyhow::Result<Equipment> {
+    let history = opened.log.history();
+    let config = invocation.trusted_config(trust)?.config;
+    let mut settings: TurnSettings = history.user().map(|user| user.settings.clone()).unwrap_or_default();
+    settings.override_by(options, &config, &invocation.workspace)?;
+    let recorded_deny = settings.deny.clone();
+    Equipment::of(invocation, Some(opened.folder), history.turn(), &recorded_deny, settings, &config, trust)
+}
+
+/// Carries out the decisions of a file in which all are made. The rules granted with them are stored first, so that
+/// they count for what is carried.
+pub fn carry_out(
+    invocation: &Invocation,
+    opened: Continued<'_>,
+    mut equipment: Equipment,
+    pending: &PendingFile,
+    mut trust: Trust,
+) -> anyhow::Result<Status> {
+    let folder = opened.folder;
+    let number = opened.log.history().turn();
+    let granted = pending.calls.iter().filter(|call| call.decision == Some(Decision::Approve));
+    let mut stored = false;
+    for granted in granted.filter_map(|call| call.granted.as_ref()) {
+        let turn = (granted.scope == Scope::Turn).then_some(number);
+        let rules: Vec<Rule> = granted.rules.iter().cloned().map(|rule| rule.with_turn(turn)).collect();
+        rules_file(invocation, folder, granted.scope).add(&rules, &mut trust)?;
+        stored = true;
+    }
+    if stored {
+        let recorded_deny = opened.log.history().user().map(|user| user.settings.deny.clone()).unwrap_or_default();
+        equipment.rules = invocation.rules(Some(folder), Some(number), &recorded_deny, &trust)?;
+    }
+    let turn = equipment.into_turn(invocation, folder, opened.log);
+    Ok(Status::of_result(&run(turn, Some(pending))))
+}
+
+/// Where the rules of a grant are stored.
+pub fn rules_file<'a>(invocation: &'a Invocation, folder: &'a SessionFolder, scope: Scope) -> RulesFile<'a> {
+    match scope {
+        Scope::Workspace => RulesFile::workspace(&invocation.workspace),
+        Scope::Session
+        | Scope::Turn
+        | Scope::Builtin
+        | Scope::Config
+        | Scope::User
+        | Scope::CommandLine
+        | Scope::Person
+        | Scope::Repair => RulesFile::session(folder),
+    }
+}
+
+/// Goes on with a turn in which nothing is pending: repairs, then asks the model again.
+pub fn go_on(invocation: &Invocation, opened: Continued<'_>, equipment: Equipment) -> Status {
+    let mut turn: Turn<'_> = equipment.into_turn(invocation, opened.folder, opened.log);
+    match turn.repair(|_: &OperationId| false) {
+        Ok(()) => Status::of_result(&run(turn, None)),
+        Err(error) => Status::of_result(&finish(turn, Err(error))),
+    }
+}
+
+/// Tells of a turn that stays suspended.
+pub fn still_suspended(invocation: &Invocation, history: &History, pending: &PendingFile) -> Status {
+    let status = if pending.awaits_answers_alone() { Status::AwaitingAnswer } else { Status::AwaitingApproval };
+    let mut result = result_of(history, status, Some(pending), None);
+    result.session = Some(invocation.session.clone());
+    invocation.reporter.finish(&result);
+    status
+}

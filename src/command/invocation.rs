@@ -1,0 +1,122 @@
+//! What an invocation knows before it does anything: the workspace, the environment, trust, config, where sessions are.
+
+use std::path::PathBuf;
+
+use crate::cli::{GlobalOptions, Parsed, RuleOption};
+use crate::config::environment::Environment;
+use crate::config::layers::{self, Loaded};
+use crate::config::trust::Trust;
+use crate::failure::Failure;
+use crate::interrupt::Interrupt;
+use crate::permission::{self, Rule, Rules};
+use crate::report::{Mode, ReportOptions, Reporter, command_prefix, program_word};
+use crate::session::folder::{SessionFolder, StateFolder, ensure_name};
+use crate::workspace::Workspace;
+
+/// The session that is used where nothing names another.
+pub const DEFAULT_SESSION: &str = "main";
+
+pub struct Invocation {
+    pub environment: Environment,
+    pub workspace: Workspace,
+    pub session: String,
+    pub interrupt: Interrupt,
+    /// `--allow` and `--deny`, in the order typed.
+    pub rule_options: Vec<Rule>,
+    /// How attini has to be called to meet this session again.
+    pub command_prefix: String,
+    pub reporter: Reporter,
+}
+
+impl Invocation {
+    /// Finds workspace and session. Nothing is read of either yet.
+    pub fn new(parsed: &Parsed, environment: Environment, interrupt: Interrupt) -> anyhow::Result<Self> {
+        let workspace = find_workspace(&parsed.global, &environment)?;
+        let session = match (&parsed.global.session, environment.text("ATTINI_SESSION")?) {
+            (Some(name), _) => name.clone(),
+            (None, Some(name)) => name.to_owned(),
+            (None, None) => DEFAULT_SESSION.to_owned(),
+        };
+        ensure_name(&session)?;
+        let rule_options: Result<Vec<Rule>, Failure> = parsed.rules.iter().map(parse_rule).collect();
+        let rule_options = rule_options?;
+        let mut options = report_options(parsed);
+        options.session = Some(session.clone());
+        options.command_prefix = prefix(parsed, &environment, &session);
+        let command_prefix = options.command_prefix.clone();
+        let reporter = Reporter::new(options);
+        Ok(Self { environment, workspace, session, interrupt, rule_options, command_prefix, reporter })
+    }
+
+    /// Where the sessions are kept.
+    pub fn state(&self) -> StateFolder<'_> {
+        StateFolder::new(&self.workspace, self.environment.get("ATTINI_STATE_DIR").map(PathBuf::from))
+    }
+
+    /// The session's folder, if there is one.
+    pub fn folder(&self) -> anyhow::Result<Option<SessionFolder>> {
+        self.state().open(&self.session)
+    }
+
+    /// All layers of rules; what is wrong with them is told as warnings. `recorded`: the turn's own `--deny` rules.
+    pub fn rules(
+        &self,
+        session: Option<&SessionFolder>,
+        turn: Option<u64>,
+        recorded: &[Rule],
+        trust: &Trust,
+    ) -> anyhow::Result<Rules> {
+        let options: Vec<Rule> = recorded.iter().chain(&self.rule_options).cloned().collect();
+        let user_config_folder = self.environment.user_config_folder();
+        let (rules, warnings) = permission::load(&permission::Sources {
+            workspace: &self.workspace,
+            session,
+            turn,
+            options: &options,
+            user_config_folder: user_config_folder.as_deref(),
+            trust,
+        })?;
+        for warning in warnings {
+            self.reporter.warning(&warning);
+        }
+        Ok(rules)
+    }
+
+    pub fn trust(&self) -> anyhow::Result<Trust> {
+        Trust::load(&self.environment)
+    }
+
+    /// The config, refused where it is not trusted.
+    pub fn trusted_config(&self, trust: &Trust) -> anyhow::Result<Loaded> {
+        let loaded = layers::load(&self.workspace, &self.environment, trust)?;
+        loaded.ensure_config_trusted()?;
+        Ok(loaded)
+    }
+}
+
+fn parse_rule(option: &RuleOption) -> Result<Rule, Failure> {
+    Rule::parse_option(&option.text, option.allow).map_err(|what| {
+        let name = if option.allow { "--allow" } else { "--deny" };
+        Failure::usage(format!("{name} {:?}: {what}", option.text))
+    })
+}
+
+/// The options that were typed to name workspace and session.
+fn prefix(parsed: &Parsed, environment: &Environment, session: &str) -> String {
+    let program = program_word(std::env::args_os().next().as_deref(), environment.get("PATH"));
+    let workspace = parsed.global.workspace.as_ref().map(|path| path.display().to_string());
+    command_prefix(&program, workspace.as_deref(), parsed.global.session.as_ref().map(|_| session))
+}
+
+/// How to report for a command line that parsed.
+pub fn report_options(parsed: &Parsed) -> ReportOptions {
+    ReportOptions { mode: Mode::from(parsed.output), volume: super::volume(&parsed.global), ..ReportOptions::default() }
+        .with_streams(super::colour_asked_for(parsed.global.color))
+}
+
+fn find_workspace(global: &GlobalOptions, environment: &Environment) -> anyhow::Result<Workspace> {
+    let named = global.workspace.clone().or_else(|| environment.get("ATTINI_WORKSPACE").map(PathBuf::from));
+    let current = std::env::current_dir()
+        .map_err(|error| Failure::usage(format!("the current folder cannot be found: {error}")))?;
+    Workspace::discover(named.as_deref(), &current)
+}

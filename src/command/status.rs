@@ -1,0 +1,177 @@
+//! `attini status`: where the session stands. Changes nothing, takes no lock, exits with 0 whatever it finds.
+
+use serde_json::{Map, Value, json};
+
+use super::invocation::Invocation;
+use super::opened::standing;
+use crate::exit::Status;
+use crate::report::line::{Line, Tone};
+use crate::report::preview;
+use crate::session::folder::SessionFolder;
+use crate::session::history::{History, Standing};
+use crate::session::lock::Lock;
+use crate::session::log::Log;
+use crate::session::pending::{Needs, PendingFile};
+use crate::session::record::Usage;
+use crate::turn::decisions::is_answered;
+
+/// What a session can be found to be.
+enum State {
+    New,
+    Locked { holder: String },
+    Idle,
+    Awaiting(PendingFile),
+    Unfinished,
+}
+
+impl State {
+    fn name(&self) -> &'static str {
+        match self {
+            Self::New => "new",
+            Self::Locked { .. } => "locked",
+            Self::Idle => "idle",
+            Self::Awaiting(file) if file.undecided().next().is_some() && file.awaits_answers_alone() => {
+                "awaiting_answer"
+            }
+            Self::Awaiting(_) => "awaiting_approval",
+            Self::Unfinished => "unfinished",
+        }
+    }
+}
+
+pub fn run(invocation: &Invocation) -> anyhow::Result<Status> {
+    let folder = invocation.folder()?;
+    let history = match &folder {
+        Some(folder) => Log::read(folder)?,
+        None => None,
+    };
+    let state = match (&folder, &history) {
+        (Some(folder), Some(history)) => find_state(folder, history)?,
+        (Some(folder), None) => Lock::holder(folder).map_or(State::New, |holder| State::Locked { holder }),
+        (None, _) => State::New,
+    };
+    let history = history.unwrap_or_default();
+    invocation.reporter.print(&describe(invocation, &state, &history));
+    invocation.reporter.finish_command("status", Status::Completed, fields(invocation, &state, &history), None);
+    Ok(Status::Completed)
+}
+
+fn find_state(folder: &SessionFolder, history: &History) -> anyhow::Result<State> {
+    if let Some(holder) = Lock::holder(folder) {
+        return Ok(State::Locked { holder });
+    }
+    if let Some(file) = PendingFile::load(folder)?
+        && !is_answered(&file, history)
+    {
+        return Ok(State::Awaiting(file));
+    }
+    Ok(match standing(history) {
+        Standing::Finished => State::Idle,
+        Standing::Unfinished => State::Unfinished,
+    })
+}
+
+fn describe(invocation: &Invocation, state: &State, history: &History) -> Vec<Line> {
+    let prefix = &invocation.command_prefix;
+    let turn = history.turn();
+    let said = match state {
+        State::New => "new: no turn yet".to_owned(),
+        State::Locked { holder } => format!("locked: held by {holder}"),
+        State::Idle => format!("idle: turn {turn} is over"),
+        State::Awaiting(file) => {
+            let undecided = file.undecided().count();
+            if undecided == 0 {
+                format!("suspended: turn {turn}, everything is decided")
+            } else {
+                let questions = file.undecided().filter(|call| call.needs == Needs::Answer).count();
+                format!("suspended: turn {turn} waits for {}", waits_for(undecided - questions, questions))
+            }
+        }
+        State::Unfinished => match history.turn_end() {
+            Some(end) => format!("unfinished: turn {turn} stopped ({})", end.status.name()),
+            None => format!("unfinished: turn {turn} was broken off"),
+        },
+    };
+    let mut lines = vec![Line::new(Tone::Heading, &format!("session {}: {said}", invocation.session))];
+    if let Some(user) = history.user() {
+        lines.push(Line::plain(&format!("model: {}", user.settings.model)));
+        let (of_turn, of_session) = (history.spent(), session_usage(history));
+        lines.push(Line::plain(&format!(
+            "turn {turn}: {} rounds, {} calls, {}",
+            of_turn.rounds,
+            of_turn.tool_calls,
+            tokens(of_turn.usage)
+        )));
+        lines.push(Line::plain(&format!("session: {}", tokens(of_session))));
+        if let Some(size) = context_tokens(history) {
+            lines.push(Line::plain(&format!("context: {size} tokens at the last request")));
+        }
+    }
+    match state {
+        State::Awaiting(file) => {
+            lines.push(Line::empty());
+            lines.extend(preview::suspended(&file.views(), prefix));
+        }
+        State::Unfinished => lines.push(Line::plain(&format!("go on: {prefix} resume"))),
+        State::New => lines.push(Line::plain(&format!("start: {prefix} tell PROMPT"))),
+        State::Locked { .. } | State::Idle => {}
+    }
+    lines
+}
+
+fn waits_for(approvals: usize, questions: usize) -> String {
+    let count = |number: usize, word: &str| match number {
+        1 => format!("1 {word}"),
+        _ => format!("{number} {word}s"),
+    };
+    match (approvals, questions) {
+        (approvals, 0) => count(approvals, "approval"),
+        (0, questions) => count(questions, "answer"),
+        (approvals, questions) => format!("{} and {}", count(approvals, "approval"), count(questions, "answer")),
+    }
+}
+
+fn tokens(usage: Usage) -> String {
+    format!("{} tokens in ({} cached), {} out", usage.input_tokens, usage.cached_input_tokens, usage.output_tokens)
+}
+
+fn session_usage(history: &History) -> Usage {
+    history.rounds().fold(Usage::default(), |mut usage, round| {
+        usage += round.assistant.usage;
+        usage
+    })
+}
+
+/// The size of the last prompt and its reply, as the service counted them.
+fn context_tokens(history: &History) -> Option<u64> {
+    let usage = history.latest_round()?.assistant.usage;
+    Some(usage.input_tokens + usage.output_tokens).filter(|tokens| *tokens > 0)
+}
+
+fn fields(invocation: &Invocation, state: &State, history: &History) -> Map<String, Value> {
+    let pending = match state {
+        State::Awaiting(file) => Some(file),
+        State::New | State::Locked { .. } | State::Idle | State::Unfinished => None,
+    };
+    let spent = history.spent();
+    let fields = json!({
+        "session": invocation.session,
+        "workspace": invocation.workspace.root.path(),
+        "state": state.name(),
+        "holder": match state { State::Locked { holder } => Some(holder), _ => None },
+        "turn": history.turn(),
+        "model": history.user().map(|user| &user.settings.model),
+        "rounds": spent.rounds,
+        "tool_calls": spent.tool_calls,
+        "usage": spent.usage,
+        "session_usage": session_usage(history),
+        "context_tokens": context_tokens(history),
+        "pending": pending.map(PendingFile::views).unwrap_or_default(),
+        "digest": pending.map(|file| &file.digest),
+        "turn_end": history.turn_end().map(|end| end.status.name()),
+    });
+    match fields {
+        Value::Object(fields) => fields,
+        _ => Map::new(),
+    }
+}

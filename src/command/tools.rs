@@ -1,0 +1,206 @@
+//! `attini tools`: the tools as the model would see them, and one call through the same gate without a model.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use serde_json::{Map, Value, json};
+
+use super::invocation::Invocation;
+use crate::call::checked::check;
+use crate::call::decided::{Decided, decide, question};
+use crate::call::executed::{Ground, execute};
+use crate::call::hints;
+use crate::call::planned::Ready;
+use crate::cli::{ToolsArguments, ToolsCommand};
+use crate::config::layers::ensure_tools_exist;
+use crate::config::{Config, Run};
+use crate::exit::Status;
+use crate::failure::Failure;
+use crate::interrupt::Cause;
+use crate::permission::Rules;
+use crate::permission::{Rule, grant};
+use crate::report::line::{Line, Tone};
+use crate::session::record::{ResultStatus, ToolCall};
+use crate::tool::registry::builtin_tools;
+use crate::tool::registry::{RegisteredTool, Registry, nearest};
+use crate::tool::{Effect, Limits, Outcome, Overlay, Refusal, Surroundings};
+use crate::workspace::World;
+use crate::workspace::environment::withheld_variables;
+
+pub fn run(invocation: &Invocation, arguments: &ToolsArguments) -> anyhow::Result<Status> {
+    let trust = invocation.trust()?;
+    let config = invocation.trusted_config(&trust)?.config;
+    let tools = builtin_tools();
+    let names: Vec<&str> = tools.iter().map(|tool| tool.name()).collect();
+    ensure_tools_exist(&config, &names)?;
+    let registry = Registry::new(tools, &config, false);
+    match (&arguments.command, &arguments.schema) {
+        (Some(ToolsCommand::Call { name, arguments }), _) => {
+            let rules = invocation.rules(None, None, &[], &trust)?;
+            call(invocation, &registry, &config, &rules, name, arguments)
+        }
+        (None, Some(name)) => schema(invocation, &registry, name),
+        (None, None) => Ok(list(invocation, &registry)),
+    }
+}
+
+fn list(invocation: &Invocation, registry: &Registry) -> Status {
+    let mut lines = Vec::new();
+    let mut listed = Vec::new();
+    for tool in registry.tools() {
+        let asks = asks(tool);
+        let traits = [
+            "built in",
+            asks,
+            if tool.concurrent { "runs beside others" } else { "runs alone" },
+            if tool.withheld.is_some() { "not offered" } else { "offered" },
+        ];
+        let first = tool.tool.description().lines().next().unwrap_or_default();
+        lines.push(Line::new(Tone::Heading, &format!("{} ({})", tool.name(), traits.join(", "))));
+        lines.push(Line::plain(&format!("  {first}")));
+        listed.push(json!({
+            "name": tool.name(),
+            "description": tool.tool.description(),
+            "source": "builtin",
+            "asks": asks,
+            "concurrent": tool.concurrent,
+            "fan_out": false,
+            "deferred": false,
+            "offered": tool.withheld.is_none(),
+        }));
+    }
+    invocation.reporter.print(&lines);
+    let fields = [("tools".to_owned(), Value::Array(listed))];
+    invocation.reporter.finish_command("tools", Status::Completed, Map::from_iter(fields), None);
+    Status::Completed
+}
+
+/// Whether its calls ask where no rule matches.
+fn asks(tool: &RegisteredTool) -> &'static str {
+    match (tool.run, tool.tool.effect()) {
+        (Some(Run::Deny), _) => "denied",
+        (Some(Run::Allow), _) => "does not ask",
+        (Some(Run::Ask), _) | (None, Effect::SideEffect) => "asks",
+        (None, Effect::Read) => "asks outside the workspace",
+    }
+}
+
+fn schema(invocation: &Invocation, registry: &Registry, name: &str) -> anyhow::Result<Status> {
+    let tool = registry.find(name).ok_or_else(|| unknown(name, registry))?;
+    let parameters = tool.tool.parameters();
+    invocation.reporter.print_data(&format!("{}\n", serde_json::to_string_pretty(parameters)?));
+    let fields = [("name".to_owned(), json!(name)), ("schema".to_owned(), parameters.clone())];
+    invocation.reporter.finish_command("tools", Status::Completed, Map::from_iter(fields), None);
+    Ok(Status::Completed)
+}
+
+fn unknown(name: &str, registry: &Registry) -> Failure {
+    let known: Vec<&str> = registry.tools().iter().map(RegisteredTool::name).collect();
+    let near = nearest(name, known.iter().copied());
+    let hint = match near.first() {
+        Some(near) => format!("did you mean {near}?"),
+        None => format!("the tools are {}", known.join(", ")),
+    };
+    Failure::usage(format!("there is no tool {name:?}")).hint(hint)
+}
+
+/// One call: checked, judged and run as a model's would be. What would ask is refused.
+fn call(
+    invocation: &Invocation,
+    registry: &Registry,
+    config: &Config,
+    rules: &Rules,
+    name: &str,
+    arguments: &str,
+) -> anyhow::Result<Status> {
+    if registry.find(name).is_none() {
+        return Err(unknown(name, registry).into());
+    }
+    let call = ToolCall { id: "call".to_owned(), name: name.to_owned(), arguments: arguments.to_owned(), opaque: None };
+    let checked = match check(&call, registry, false) {
+        Ok(checked) => checked,
+        Err(refusal) => return refused(refusal, Status::Usage),
+    };
+    let limits = Limits {
+        result_bytes: config.limits.result_bytes,
+        output_bytes: config.limits.output_bytes,
+        command_timeout: Duration::from_secs(config.limits.command_timeout_s),
+    };
+    let surroundings = Surroundings {
+        workspace: &invocation.workspace,
+        session: None,
+        written: &BTreeMap::new(),
+        limits: &limits,
+        withheld_variables: &withheld_variables(&config.environment_pass, &crate::provider::key_variables(config)),
+    };
+    let mut world = World::default();
+    checked.tool.tool.look(&checked.arguments, &surroundings, &mut world);
+    let assessment = match checked.tool.tool.assess(&checked.arguments, &world, &Overlay::new()) {
+        Ok(assessment) => assessment,
+        Err(refusal) => return refused(refusal, Status::Error),
+    };
+    let permit = match decide(&checked, &assessment, rules) {
+        Decided::Allowed(permit) => permit,
+        Decided::Denied(answer) => {
+            return Err(Failure::new(Status::Error, answer.content).code(answer.code).into());
+        }
+        Decided::Ask(why) => {
+            let rules = grant::suggest(&question(&checked, &assessment), invocation.workspace.root.path());
+            return Err(needs_approval(name, &why, rules.as_deref()).into());
+        }
+    };
+    let ready = Ready { call: checked, assessment, permit };
+    let live = |bytes: &[u8]| invocation.reporter.live(bytes);
+    let ground = Ground {
+        surroundings: &surroundings,
+        world: &world,
+        interrupt: &invocation.interrupt,
+        live: &live,
+        started: &|_| {},
+        beat: &|_, _, _| {},
+    };
+    let executed = execute(&[&ready], 1, &ground).pop();
+    let outcome = executed.map_or_else(|| Outcome::error("panic", "nothing was run"), |executed| executed.outcome);
+    told(invocation, name, outcome)
+}
+
+fn refused(refusal: Refusal, status: Status) -> anyhow::Result<Status> {
+    let failure = Failure::new(status, refusal.message).code(refusal.code);
+    Err(match hints::next_line(refusal.code, refusal.detail.as_deref()) {
+        Some(next) => failure.hint(next.trim_start_matches("next: ").to_owned()),
+        None => failure,
+    }
+    .into())
+}
+
+fn needs_approval(name: &str, why: &str, rules: Option<&[Rule]>) -> Failure {
+    let failure = Failure::new(Status::Error, format!("{name} would have to ask: {why}")).code("needs_approval");
+    match rules {
+        Some(rules) => {
+            let lines: Vec<String> = rules.iter().map(Rule::to_line).collect();
+            failure.hint(format!("in permissions.jsonl this would allow it: {}", lines.join(" and ")))
+        }
+        None => failure.hint("no rule can allow it; a model's call can be approved"),
+    }
+}
+
+fn told(invocation: &Invocation, name: &str, outcome: Outcome) -> anyhow::Result<Status> {
+    let ended_well = outcome.status == ResultStatus::Ok;
+    if let Some(Cause::Signal(signal)) = invocation.interrupt.cause() {
+        return Err(Failure::new(Status::Interrupted(signal), outcome.content).into());
+    }
+    let mut text = outcome.content.clone();
+    if !text.ends_with('\n') {
+        text.push('\n');
+    }
+    invocation.reporter.print_data(&text);
+    let status = if ended_well { Status::Completed } else { Status::Error };
+    let fields = [
+        ("name".to_owned(), json!(name)),
+        ("result".to_owned(), json!({"status": outcome.status, "code": outcome.code, "content": outcome.content})),
+    ];
+    let failure = (!ended_well)
+        .then(|| Failure::new(status, format!("{name} ended in an error")).code(outcome.code.unwrap_or("error")));
+    invocation.reporter.finish_command("tools", status, Map::from_iter(fields), failure.as_ref());
+    Ok(status)
+}

@@ -1,0 +1,340 @@
+//! The keys of `config.toml`: what each takes, and what a wrong one meant.
+//!
+//! One file is laid over what is set already; which files there are and whether they may count is decided in
+//! [`super::layers`] and [`super::trust`].
+
+mod reader;
+
+use std::ops::RangeInclusive;
+
+use anyhow::Result;
+
+use self::reader::{Reader, Table};
+use super::nearest::suggestion;
+use super::{Api, Config, LimitsConfig, ProviderConfig, Run, ToolConfig};
+use crate::session::record::TrailingReads;
+
+/// A larger config file is refused.
+pub const CONFIG_BYTES_MAX: u64 = 1024 * 1024;
+
+const COUNT_MAX: u64 = 1_000_000;
+const SECONDS_MAX: u64 = 366 * 24 * 60 * 60;
+const TOKENS_MAX: u64 = 1_000_000_000;
+const RESULT_BYTES_MIN: u64 = 1024;
+const RESULT_BYTES_MAX: u64 = 64 * 1024 * 1024;
+const OUTPUT_BYTES_MAX: u64 = 1024 * 1024 * 1024 * 1024;
+const CONCURRENCY_MAX: u64 = 1024;
+
+const TOP_KEYS: [&str; 7] = ["model", "instructions", "providers", "limits", "dispatch", "environment", "tools"];
+const PROVIDER_KEYS: [&str; 5] = ["api", "base_url", "api_key_env", "context_tokens", "user_after_tool"];
+const DISPATCH_KEYS: [&str; 2] = ["concurrency", "trailing_reads"];
+const ENVIRONMENT_KEYS: [&str; 1] = ["pass"];
+const TOOL_KEYS: [&str; 2] = ["run", "concurrent"];
+
+const APIS: [(&str, Api); 3] = [("openai", Api::OpenAi), ("anthropic", Api::Anthropic), ("scripted", Api::Scripted)];
+const RUNS: [(&str, Run); 3] = [("allow", Run::Allow), ("ask", Run::Ask), ("deny", Run::Deny)];
+const TRAILING_READS: [(&str, TrailingReads); 2] = [("carry", TrailingReads::Carry), ("strand", TrailingReads::Strand)];
+
+type LimitField = fn(&mut LimitsConfig) -> &mut u64;
+
+/// Each limit: its key, where it goes, and the range it may have.
+const LIMITS: [(&str, LimitField, RangeInclusive<u64>); 9] = [
+    ("rounds", |limits| &mut limits.rounds, 1..=COUNT_MAX),
+    ("tool_calls", |limits| &mut limits.tool_calls, 1..=COUNT_MAX),
+    ("calls_per_reply", |limits| &mut limits.calls_per_reply, 1..=COUNT_MAX),
+    ("time_s", |limits| &mut limits.time_s, 0..=SECONDS_MAX),
+    ("command_timeout_s", |limits| &mut limits.command_timeout_s, 1..=SECONDS_MAX),
+    ("result_bytes", |limits| &mut limits.result_bytes, RESULT_BYTES_MIN..=RESULT_BYTES_MAX),
+    ("round_result_bytes", |limits| &mut limits.round_result_bytes, RESULT_BYTES_MIN..=RESULT_BYTES_MAX),
+    ("output_bytes", |limits| &mut limits.output_bytes, RESULT_BYTES_MIN..=OUTPUT_BYTES_MAX),
+    ("compact_at_tokens", |limits| &mut limits.compact_at_tokens, 0..=TOKENS_MAX),
+];
+
+/// Lays the keys of one file over `config`: tables key by key, arrays as a whole. `shown` names the file in errors,
+/// which are `FILE:LINE: ...` with exit code 2; `config` is then to be thrown away.
+pub fn apply(config: &mut Config, bytes: &[u8], shown: &str) -> Result<()> {
+    let text = reader::text_of(bytes, shown)?;
+    let reader = Reader::new(text, shown);
+    let table = reader.parse()?;
+    for entry in reader::entries(&table) {
+        match entry.key {
+            "model" => config.model = Some(read_model(&reader, &entry)?),
+            "instructions" => config.instructions = reader.texts(&entry)?,
+            "providers" => {
+                for provider in reader::entries(reader.table(&entry)?) {
+                    ensure_name(&reader, &provider, "provider")?;
+                    let into = config.providers.entry(provider.key.to_owned()).or_default();
+                    apply_provider(into, &reader, &provider)?;
+                }
+            }
+            "limits" => apply_limits(&mut config.limits, &reader, reader.table(&entry)?)?,
+            "dispatch" => apply_dispatch(config, &reader, reader.table(&entry)?)?,
+            "environment" => apply_environment(config, &reader, reader.table(&entry)?)?,
+            "tools" => {
+                for tool in reader::entries(reader.table(&entry)?) {
+                    ensure_name(&reader, &tool, "tool")?;
+                    apply_tool(config.tools.entry(tool.key.to_owned()).or_default(), &reader, &tool)?;
+                }
+            }
+            unknown => return Err(reader.unknown(&entry, unknown, "", &TOP_KEYS)),
+        }
+    }
+    Ok(())
+}
+
+fn apply_provider(provider: &mut ProviderConfig, reader: &Reader<'_>, within: &reader::Entry<'_>) -> Result<()> {
+    for entry in reader::entries(reader.table(within)?) {
+        match entry.key {
+            "api" => provider.api = Some(reader.one_of(&entry, &APIS)?),
+            "base_url" => provider.base_url = Some(read_base_url(reader, &entry)?),
+            "api_key_env" => provider.api_key_env = Some(read_variable_name(reader, &entry, reader.string(&entry)?)?),
+            "context_tokens" => provider.context_tokens = Some(reader.whole_number(&entry, &(1..=TOKENS_MAX))?),
+            "user_after_tool" => provider.user_after_tool = Some(reader.boolean(&entry)?),
+            unknown => {
+                return Err(reader.unknown(&entry, unknown, &format!("providers.{}", within.key), &PROVIDER_KEYS));
+            }
+        }
+    }
+    Ok(())
+}
+
+fn apply_limits(limits: &mut LimitsConfig, reader: &Reader<'_>, table: &Table<'_>) -> Result<()> {
+    for entry in reader::entries(table) {
+        let Some((_, field, range)) = LIMITS.iter().find(|(key, _, _)| *key == entry.key) else {
+            return Err(reader.unknown(&entry, entry.key, "limits", &LIMITS.map(|(key, _, _)| key)));
+        };
+        *field(limits) = reader.whole_number(&entry, range)?;
+    }
+    Ok(())
+}
+
+fn apply_dispatch(config: &mut Config, reader: &Reader<'_>, table: &Table<'_>) -> Result<()> {
+    for entry in reader::entries(table) {
+        match entry.key {
+            "concurrency" => config.dispatch.concurrency = reader.whole_number(&entry, &(0..=CONCURRENCY_MAX))?,
+            "trailing_reads" => config.dispatch.trailing_reads = reader.one_of(&entry, &TRAILING_READS)?,
+            unknown => return Err(reader.unknown(&entry, unknown, "dispatch", &DISPATCH_KEYS)),
+        }
+    }
+    Ok(())
+}
+
+fn apply_environment(config: &mut Config, reader: &Reader<'_>, table: &Table<'_>) -> Result<()> {
+    for entry in reader::entries(table) {
+        match entry.key {
+            "pass" => {
+                config.environment_pass = reader
+                    .texts(&entry)?
+                    .into_iter()
+                    .map(|name| read_variable_name(reader, &entry, &name))
+                    .collect::<Result<_>>()?;
+            }
+            unknown => return Err(reader.unknown(&entry, unknown, "environment", &ENVIRONMENT_KEYS)),
+        }
+    }
+    Ok(())
+}
+
+fn apply_tool(tool: &mut ToolConfig, reader: &Reader<'_>, within: &reader::Entry<'_>) -> Result<()> {
+    for entry in reader::entries(reader.table(within)?) {
+        match entry.key {
+            "run" => tool.run = Some(reader.one_of(&entry, &RUNS)?),
+            "concurrent" => tool.concurrent = Some(reader.boolean(&entry)?),
+            unknown => return Err(reader.unknown(&entry, unknown, &format!("tools.{}", within.key), &TOOL_KEYS)),
+        }
+    }
+    Ok(())
+}
+
+/// Names of providers and tools stand in `PROVIDER/MODEL`, in messages and on the wire.
+fn ensure_name(reader: &Reader<'_>, entry: &reader::Entry<'_>, what: &str) -> Result<()> {
+    let fits = !entry.key.is_empty()
+        && entry.key.len() <= 64
+        && entry.key.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-' | b'.'));
+    if fits {
+        return Ok(());
+    }
+    let message = format!("`{}` is no name of a {what}: letters, digits, `_`, `-` and `.`, at most 64", entry.key);
+    Err(reader.error_at_key(entry, &message))
+}
+
+fn read_model(reader: &Reader<'_>, entry: &reader::Entry<'_>) -> Result<String> {
+    let text = reader.string(entry)?;
+    match text.split_once('/') {
+        Some((provider, model)) if !provider.is_empty() && !model.is_empty() => Ok(text.to_owned()),
+        _ => {
+            Err(reader.error(entry, &format!("`model` is `PROVIDER/MODEL`, such as `openai/gpt-5-mini`, not `{text}`")))
+        }
+    }
+}
+
+fn read_base_url(reader: &Reader<'_>, entry: &reader::Entry<'_>) -> Result<String> {
+    let text = reader.string(entry)?;
+    let lower = text.to_ascii_lowercase();
+    let rest = lower.strip_prefix("http://").or_else(|| lower.strip_prefix("https://"));
+    let plain = !text.contains(|character: char| character.is_whitespace() || character.is_control());
+    match rest {
+        Some(rest) if plain && !rest.is_empty() && !rest.starts_with(['/', '?', '#', ':']) => Ok(text.to_owned()),
+        _ => Err(reader.error(entry, &format!("`base_url` is an http:// or https:// address, not `{text}`"))),
+    }
+}
+
+fn read_variable_name(reader: &Reader<'_>, entry: &reader::Entry<'_>, name: &str) -> Result<String> {
+    let fits = name.starts_with(|first: char| first.is_ascii_alphabetic() || first == '_')
+        && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
+    if fits {
+        return Ok(name.to_owned());
+    }
+    let message = format!("`{}` takes names of environment variables, and `{name}` is none", entry.key);
+    Err(reader.error(entry, &message))
+}
+
+/// What is said of a tool that the config names and nobody knows.
+pub(super) fn unknown_tool(name: &str, known: &[&str]) -> String {
+    format!("[tools.{name}]: there is no tool of that name{}", suggestion(name, known, "tools"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::exit::Status;
+    use crate::failure::Failure;
+
+    fn parse(text: &str) -> Result<Config> {
+        let mut config = Config::default();
+        apply(&mut config, text.as_bytes(), "c.toml")?;
+        Ok(config)
+    }
+
+    #[test]
+    fn every_key_is_read() {
+        let config = parse(
+            r#"
+            model = "openai/gpt-5-mini"
+            instructions = ["AGENTS.md"]
+            [providers.local]
+            api = "openai"
+            base_url = "http://127.0.0.1:8080/v1"
+            api_key_env = "LOCAL_API_KEY"
+            context_tokens = 32_768
+            user_after_tool = true
+            [limits]
+            rounds = 1
+            tool_calls = 2
+            calls_per_reply = 3
+            time_s = 4
+            command_timeout_s = 5
+            result_bytes = 0x1000
+            round_result_bytes = 8192
+            output_bytes = 16384
+            compact_at_tokens = 6
+            [dispatch]
+            concurrency = 7
+            trailing_reads = "strand"
+            [environment]
+            pass = ["GH_TOKEN"]
+            [tools.read]
+            run = "ask"
+            [tools.fs__delete_file]
+            run = "allow"
+            concurrent = true
+            "#,
+        )
+        .unwrap();
+        let expected = Config {
+            model: Some("openai/gpt-5-mini".to_owned()),
+            instructions: vec!["AGENTS.md".to_owned()],
+            providers: [(
+                "local".to_owned(),
+                ProviderConfig {
+                    api: Some(Api::OpenAi),
+                    base_url: Some("http://127.0.0.1:8080/v1".to_owned()),
+                    api_key_env: Some("LOCAL_API_KEY".to_owned()),
+                    context_tokens: Some(32768),
+                    user_after_tool: Some(true),
+                },
+            )]
+            .into(),
+            limits: LimitsConfig {
+                rounds: 1,
+                tool_calls: 2,
+                calls_per_reply: 3,
+                time_s: 4,
+                command_timeout_s: 5,
+                result_bytes: 4096,
+                round_result_bytes: 8192,
+                output_bytes: 16384,
+                compact_at_tokens: 6,
+            },
+            dispatch: crate::config::DispatchConfig { concurrency: 7, trailing_reads: TrailingReads::Strand },
+            environment_pass: vec!["GH_TOKEN".to_owned()],
+            tools: [
+                ("read".to_owned(), ToolConfig { run: Some(Run::Ask), concurrent: None }),
+                ("fs__delete_file".to_owned(), ToolConfig { run: Some(Run::Allow), concurrent: Some(true) }),
+            ]
+            .into(),
+        };
+        assert_eq!(config, expected);
+        assert_eq!(parse("# nothing but a comment\n").unwrap(), Config::default());
+    }
+
+    #[test]
+    fn what_is_wrong_is_said_with_its_place() {
+        for (text, expected) in [
+            ("\nmodle = \"a/b\"", "c.toml:2: unknown key `modle`; did you mean `model`?"),
+            ("[limits]\nround = 1", "c.toml:2: unknown key `round` in [limits]; did you mean `rounds`?"),
+            (
+                "[dispatch]\nzzz = 1",
+                "c.toml:2: unknown key `zzz` in [dispatch]; the keys are concurrency, trailing_reads",
+            ),
+            (
+                "[providers.x]\nurl = 1\napi = 2",
+                "c.toml:2: unknown key `url` in [providers.x]; the keys are api, \
+              base_url, api_key_env, context_tokens, user_after_tool",
+            ),
+            ("[tools.x]\nrum = 1", "c.toml:2: unknown key `rum` in [tools.x]; did you mean `run`?"),
+            ("[environment]\nPass = []", "c.toml:2: unknown key `Pass` in [environment]; did you mean `pass`?"),
+            ("limits = 3", "c.toml:1: `limits` is a table, not the number 3"),
+            ("tools.read = true", "c.toml:1: `read` is a table, not true"),
+            ("[limits]\nrounds = 0", "c.toml:2: `rounds` is a whole number from 1 to 1000000, not the number 0"),
+            ("[limits]\nrounds = -1", "c.toml:2: `rounds` is a whole number from 1 to 1000000, not the number -1"),
+            ("[limits]\nrounds = 1.5", "c.toml:2: `rounds` is a whole number from 1 to 1000000, not the number 1.5"),
+            (
+                "[limits]\nresult_bytes = \"1k\"",
+                "c.toml:2: `result_bytes` is a whole number from 1024 to 67108864, not the string `1k`",
+            ),
+            ("[tools.x]\nrun = \"never\"", "c.toml:2: `run` is one of `allow`, `ask`, `deny`, not the string `never`"),
+            ("[tools.x]\nconcurrent = \"no\"", "c.toml:2: `concurrent` is true or false, not the string `no`"),
+            ("instructions = \"A\"", "c.toml:1: `instructions` is an array of strings, not the string `A`"),
+            ("instructions = [\"A\",\n 1]", "c.toml:2: every element of `instructions` is a string that is not empty"),
+            ("model = \"gpt\"", "c.toml:1: `model` is `PROVIDER/MODEL`, such as `openai/gpt-5-mini`, not `gpt`"),
+            (
+                "[providers.x]\nbase_url = \"ftp://x\"",
+                "c.toml:2: `base_url` is an http:// or https:// address, not `ftp://x`",
+            ),
+            (
+                "[environment]\npass = [\"A=B\"]",
+                "c.toml:2: `pass` takes names of environment variables, and `A=B` is none",
+            ),
+            (
+                "[providers.\"a/b\"]\napi = \"openai\"",
+                "c.toml:1: `a/b` is no name of a provider: letters, digits, `_`, `-` and `.`, at most 64",
+            ),
+        ] {
+            let failure = Failure::of(&parse(text).unwrap_err());
+            assert_eq!((failure.message.as_str(), failure.status), (expected, Status::Usage), "{text}");
+        }
+    }
+
+    #[test]
+    fn toml_errors_have_their_line() {
+        for (text, line) in [("model = \"a/b\"\nmodel = \"c/d\"", 2), ("\n\nmodel = ", 3), ("[limits\n", 1)] {
+            let failure = Failure::of(&parse(text).unwrap_err());
+            assert!(failure.message.starts_with(&format!("c.toml:{line}: ")), "{}", failure.message);
+            assert_eq!(failure.status, Status::Usage);
+        }
+        let mut config = Config::default();
+        let failure = Failure::of(&apply(&mut config, b"\n\xff", "c.toml").unwrap_err());
+        assert_eq!(failure.message, "c.toml:2: the text is not UTF-8");
+    }
+}

@@ -1,0 +1,386 @@
+//! Which command rules match a command.
+//!
+//! A rule that allows is taken by the letter. A rule that denies matches whatever may turn out to be the command it
+//! names, so what [`super::hidden`] finds counts as well, and in doubt it matches.
+
+use std::collections::BTreeSet;
+
+use super::CommandAccess;
+use super::hidden::{Hidden, MayRun};
+use super::script::Word;
+
+/// What a command rule says about the words.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Pattern<'r> {
+    Whole(&'r [String]),
+    Beginning(&'r [String]),
+}
+
+impl<'r> Pattern<'r> {
+    pub(super) fn new(args: Option<&'r Vec<String>>, args_prefix: Option<&'r Vec<String>>) -> Option<Self> {
+        match (args, args_prefix) {
+            (Some(words), _) => Some(Self::Whole(words)),
+            (None, Some(words)) => Some(Self::Beginning(words)),
+            (None, None) => None,
+        }
+    }
+
+    fn fits(self, argv: &[String]) -> bool {
+        match self {
+            Self::Whole(words) => argv == words,
+            Self::Beginning(words) => argv.starts_with(words),
+        }
+    }
+}
+
+/// Whether an allowing rule covers the command.
+pub(super) fn allows(pattern: Pattern<'_>, background: bool, access: &CommandAccess) -> bool {
+    pattern.fits(&access.argv) && why_uncovered(background, access).is_none()
+}
+
+/// Why an allowing rule whose words fit does not cover the command all the same.
+pub(super) fn why_uncovered(background: bool, access: &CommandAccess) -> Option<&'static str> {
+    if access.stdin {
+        Some("rules do not allow a command that is given input")
+    } else if !access.cwd_inside {
+        Some("rules do not allow a command outside the workspace")
+    } else if access.background && !background {
+        Some("the rule does not allow it in the background")
+    } else {
+        None
+    }
+}
+
+/// Why the rule `pattern` that would allow the words does not; `None` where the words do not fit either.
+pub(super) fn why_nearly(pattern: Pattern<'_>, background: bool, access: &CommandAccess) -> Option<&'static str> {
+    if pattern.fits(&access.argv) { why_uncovered(background, access) } else { None }
+}
+
+/// A command as rules that deny see it.
+pub(super) struct Denials(Hidden);
+
+impl Denials {
+    pub(super) fn of(access: &CommandAccess) -> Self {
+        Self(Hidden::of(&access.argv, access.stdin))
+    }
+
+    pub(super) fn denied_by(&self, pattern: Pattern<'_>) -> bool {
+        self.0.may_be_anything || self.0.commands().any(|command| may_be(&command, pattern))
+    }
+}
+
+fn may_be(command: &MayRun<'_>, pattern: Pattern<'_>) -> bool {
+    let (Pattern::Whole(rule) | Pattern::Beginning(rule)) = pattern;
+    let Some((rule_program, rule_rest)) = rule.split_first() else {
+        return matches!(pattern, Pattern::Beginning(_));
+    };
+    let Some((Word::Known(program), rest)) = command.words.split_first() else { return true };
+    if !is_same_program(rule_program, program) {
+        return false;
+    }
+    match pattern {
+        Pattern::Whole(_) => may_be_whole(rest, command.is_open, rule_rest),
+        Pattern::Beginning(_) => may_begin(rest, command.is_open, rule_rest),
+    }
+}
+
+/// The same name, whatever folders either is written with: one path ends in the other.
+fn is_same_program(rule: &str, program: &str) -> bool {
+    fn parts(text: &str) -> Vec<&str> {
+        text.split('/').filter(|part| !part.is_empty() && *part != ".").collect()
+    }
+    // zsh finds the program itself behind a `=`.
+    let (rule_parts, program_parts) = (parts(rule), parts(program.trim_start_matches('=')));
+    if rule_parts.is_empty() || program_parts.is_empty() {
+        return rule == program;
+    }
+    rule_parts.ends_with(&program_parts) || program_parts.ends_with(&rule_parts)
+}
+
+/// Whether a word may turn out to be `rule`.
+fn may_equal(word: &Word, rule: &str) -> bool {
+    match word {
+        Word::Known(text) => text == rule,
+        Word::Unknown(beginning) | Word::Any(beginning) => rule.starts_with(beginning.as_str()),
+    }
+}
+
+fn may_be_whole(words: &[Word], is_open: bool, rule: &[String]) -> bool {
+    let mut rule_words = rule.iter();
+    for word in words {
+        match (word, rule_words.next()) {
+            // It may be no word at all, or all that are left.
+            (Word::Any(beginning), _) if beginning.is_empty() => return true,
+            (Word::Any(_), Some(rule_word)) => return may_equal(word, rule_word),
+            (Word::Known(_) | Word::Unknown(_), Some(rule_word)) if may_equal(word, rule_word) => {}
+            (_, Some(_) | None) => return false,
+        }
+    }
+    is_open || rule_words.next().is_none()
+}
+
+/// Whether the words may begin as the rule says, options of the program's own in between left aside (`git -c a=b
+/// push`): a word behind an option may be its value.
+fn may_begin(words: &[Word], is_open: bool, rule: &[String]) -> bool {
+    let mut places = vec![(0, 0)];
+    let mut seen = BTreeSet::new();
+    while let Some((rule_at, at)) = places.pop() {
+        if !seen.insert((rule_at, at)) {
+            continue;
+        }
+        let Some(rule_word) = rule.get(rule_at) else { return true };
+        let Some(word) = words.get(at) else {
+            if is_open {
+                return true;
+            }
+            continue;
+        };
+        if may_equal(word, rule_word) {
+            if matches!(word, Word::Any(_)) {
+                return true;
+            }
+            places.push((rule_at + 1, at + 1));
+        }
+        match word {
+            Word::Known(text) if text.starts_with('-') => places.extend([(rule_at, at + 1), (rule_at, at + 2)]),
+            Word::Known(text) if text.starts_with('+') => places.push((rule_at, at + 1)),
+            Word::Unknown(beginning) | Word::Any(beginning) if beginning.is_empty() || beginning.starts_with('-') => {
+                places.extend([(rule_at, at + 1), (rule_at, at + 2)]);
+            }
+            Word::Known(_) | Word::Unknown(_) | Word::Any(_) => {}
+        }
+    }
+    false
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn words(line: &str) -> Vec<String> {
+        shlex::split(line).unwrap()
+    }
+
+    fn access(line: &str) -> CommandAccess {
+        CommandAccess { argv: words(line), stdin: false, background: false, cwd_inside: true }
+    }
+
+    /// Each runs `rm -rf`, or may.
+    const HIDING: &[&str] = &[
+        "rm -rf x",
+        "/bin/rm -rf x",
+        "./rm -rf x",
+        "env rm -rf x",
+        "env -i A=1 rm -rf x",
+        "env -u A rm -rf x",
+        "env -S 'rm -rf x'",
+        "env '-Srm -rf x'",
+        "env '--split-string=rm -rf x'",
+        "nice -n 5 rm -rf x",
+        "nice rm -rf x",
+        "nohup rm -rf x",
+        "timeout 5 rm -rf x",
+        "timeout -k 1 -s KILL 5 rm -rf x",
+        "xargs rm -rf",
+        "xargs rm",
+        "xargs -n 1 -I{} rm -rf {}",
+        "xargs",
+        "sudo rm -rf x",
+        "sudo -u root -- rm -rf x",
+        "sudo A=1 rm -rf x",
+        "doas rm -rf x",
+        "stdbuf -oL rm -rf x",
+        "setsid rm -rf x",
+        "time rm -rf x",
+        "ionice -c 3 rm -rf x",
+        "chroot /x rm -rf x",
+        "busybox rm -rf x",
+        "command rm -rf x",
+        "/usr/bin/env /bin/rm -rf x",
+        "nohup nice sudo env rm -rf x",
+        "sh -c 'rm -rf x'",
+        "bash -lc 'rm -rf x'",
+        "bash -c -l 'rm -rf x'",
+        "bash --norc -c 'rm -rf x'",
+        "bash -euo pipefail -c 'rm -rf x'",
+        "zsh -c 'cd y && rm -rf x'",
+        "bash -c 'a; rm -rf x'",
+        "bash -c 'a | rm -rf x'",
+        "bash -c 'echo $(rm -rf x)'",
+        "bash -c 'echo `rm -rf x`'",
+        "bash -c 'a\nrm -rf x'",
+        "bash -c 'A=1 rm -rf x'",
+        "bash -c 'env A=1 rm -rf x'",
+        "bash -c '\"rm\" -rf x'",
+        "bash -c 'r\\m -rf x'",
+        "bash -c 'eval \"rm -rf x\"'",
+        "bash -c 'eval rm -rf x'",
+        "bash -c '$X -rf x'",
+        "bash -c 'X=rm; \"$X\" -rf x'",
+        "bash -c 'echo cm0= | base64 -d | sh'",
+        "bash -c 'sh -c \"rm -rf x\"'",
+        "bash -c 'find . | xargs rm -rf'",
+        "bash -c 'if true; then rm -rf x; fi'",
+        "bash -c '(rm -rf x)'",
+        "bash -c '{ rm -rf x; }'",
+        "bash -c 'exec rm -rf x'",
+        "bash -c 'trap \"rm -rf x\" EXIT'",
+        "fish --command='rm -rf x'",
+        "busybox sh -c 'rm -rf x'",
+        "su -c 'rm -rf x' root",
+        "find . -name y -exec rm -rf {} +",
+        "find . -execdir rm -rf {} ;",
+        "find . -exec sh -c 'rm -rf $1' _ {} ;",
+        "watch -n 1 'rm -rf x'",
+        "flock /l -c 'rm -rf x'",
+        "flock /l rm -rf x",
+        "rm -v -rf x",
+        "bash -c '2>&- rm -rf x'",
+        "bash -c 'time -p rm -rf x'",
+        "bash -c 'echo ${x:-\"}\"}; rm -rf x'",
+        "bash -c \"echo \\${x:-'}'}; rm -rf x\"",
+        "bash -c \"cat <<EOF\nit's\nEOF\nrm -rf x\"",
+        "bash -c \"cat <<'E F'\n\\`\nE F\nrm -rf x\"",
+        "bash -c 'sh <<EOF\nrm -rf x\nEOF'",
+        "bash -c 'cat <<EOF\n$(rm -rf x)\nEOF'",
+        "sh -c 'alias y=rm\ny -rf x'",
+        "bash -c 'source <(echo rm)'",
+        "bash -c '. /dev/stdin'",
+        "zsh -c '=rm -rf x'",
+        "zsh -c 'if [[ a ]] rm -rf x'",
+        "zsh -c 'repeat 3 rm -rf x'",
+        "zsh -c 'if true { rm -rf x }'",
+        "fish -c 'true 2>| rm -rf x'",
+        "fish -c \"echo 'a\\'' ; rm -rf x #'\"",
+        "xargs -I% sh -c %",
+        "bash -c 'ls | parallel'",
+    ];
+
+    #[test]
+    fn a_denied_command_is_found_wherever_it_hides() {
+        for line in HIDING {
+            let rule = words("rm -rf");
+            assert!(Denials::of(&access(line)).denied_by(Pattern::Beginning(&rule)), "{line}");
+        }
+        let rule = words("git push");
+        for line in ["git -c a=b push", "git -C x --no-pager push", "git --git-dir=x push", "bash -c 'git $X'"] {
+            assert!(Denials::of(&access(line)).denied_by(Pattern::Beginning(&rule)), "{line}");
+        }
+        let rule = words("./scripts/deploy.sh");
+        for line in
+            ["scripts/deploy.sh", "/w/scripts/deploy.sh", "sh scripts/deploy.sh", "env bash -e ./scripts/deploy.sh"]
+        {
+            assert!(Denials::of(&access(line)).denied_by(Pattern::Beginning(&rule)), "{line}");
+        }
+    }
+
+    #[test]
+    fn other_commands_are_let_alone() {
+        let rule = words("rm -rf");
+        for line in [
+            "rm x",
+            "rm x -rf",
+            "rmdir -rf x",
+            "echo rm -rf",
+            "env echo rm -rf x",
+            "grep -r 'rm -rf' .",
+            "bash -c 'echo rm -rf x'",
+            "bash -c 'echo \"rm -rf x\"'",
+            "bash -c 'ls > rm'",
+            "timeout 5 cargo test",
+            "find . -name rm",
+            "bash -c 'for f in *; do wc -l \"$f\"; done'",
+            "sh test.sh",
+            "env",
+        ] {
+            assert!(!Denials::of(&access(line)).denied_by(Pattern::Beginning(&rule)), "{line}");
+        }
+        let rule = words("git push");
+        for line in ["git add push", "git log push", "git add *", "bash -c 'git add *'"] {
+            assert!(!Denials::of(&access(line)).denied_by(Pattern::Beginning(&rule)), "{line}");
+        }
+    }
+
+    #[test]
+    fn a_whole_command_is_denied_as_a_whole() {
+        let rule = words("make deploy");
+        for (line, expected) in [
+            ("make deploy", true),
+            ("sudo make deploy", true),
+            ("bash -c 'make deploy'", true),
+            ("bash -c 'make $X'", true),
+            ("bash -c 'make de\"$X\"'", true),
+            ("bash -c 'make x\"$X\"'", false),
+            ("xargs make", true),
+            ("make deploy now", false),
+            ("make", false),
+        ] {
+            assert_eq!(Denials::of(&access(line)).denied_by(Pattern::Whole(&rule)), expected, "{line}");
+        }
+    }
+
+    #[test]
+    fn an_unseen_script_may_be_anything() {
+        let rule = words("rm");
+        let mut fed = access("sh");
+        assert!(!Denials::of(&fed).denied_by(Pattern::Beginning(&rule)));
+        fed.stdin = true;
+        assert!(Denials::of(&fed).denied_by(Pattern::Beginning(&rule)));
+        fed.argv = words("cat");
+        assert!(!Denials::of(&fed).denied_by(Pattern::Beginning(&rule)));
+        let deep: Vec<String> = std::iter::repeat_n("env".to_owned(), 100).collect();
+        assert!(Denials::of(&CommandAccess { argv: deep, ..access("x") }).denied_by(Pattern::Beginning(&rule)));
+    }
+
+    #[test]
+    fn a_rule_that_allows_is_taken_by_the_letter() {
+        let plain = access("cargo test --all");
+        let fits = words("cargo test");
+        assert!(allows(Pattern::Beginning(&fits), false, &plain));
+        assert!(allows(Pattern::Beginning(&[]), false, &plain));
+        assert!(!allows(Pattern::Whole(&fits), false, &plain));
+        assert!(allows(Pattern::Whole(&plain.argv), false, &plain));
+        for line in
+            ["env cargo test", "/usr/bin/cargo test", "cargo --quiet test", "cargo testing", "sh -c 'cargo test'"]
+        {
+            assert!(!allows(Pattern::Beginning(&fits), false, &access(line)), "{line}");
+        }
+        for (changed, background_is_allowed) in [
+            (CommandAccess { stdin: true, ..plain.clone() }, false),
+            (CommandAccess { cwd_inside: false, ..plain.clone() }, false),
+            (CommandAccess { background: true, ..plain.clone() }, true),
+        ] {
+            assert!(!allows(Pattern::Beginning(&fits), false, &changed), "{changed:?}");
+            assert_eq!(allows(Pattern::Beginning(&fits), true, &changed), background_is_allowed, "{changed:?}");
+        }
+    }
+
+    #[test]
+    fn a_command_made_to_take_long_is_given_up_on() {
+        let rule = words("rm -rf");
+        for line in ["eval ".repeat(20_000), "a;".repeat(100_000), format!("parallel {}", "'a b' ".repeat(10_000))] {
+            let access = CommandAccess { argv: vec!["sh".to_owned(), "-c".to_owned(), line], ..access("x") };
+            assert!(Denials::of(&access).denied_by(Pattern::Beginning(&rule)));
+        }
+        let mut argv = vec!["env".to_owned()];
+        argv.extend(std::iter::repeat_n("-u".to_owned(), 50_000));
+        assert!(!Denials::of(&CommandAccess { argv, ..access("x") }).denied_by(Pattern::Beginning(&rule)));
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn any_command_is_looked_into_without_a_panic(argv in proptest::collection::vec("[a-z $(){}`'\";&|<>=-]{0,12}", 0..8)) {
+            let access = CommandAccess { argv, stdin: true, background: false, cwd_inside: true };
+            let _ = Denials::of(&access).denied_by(Pattern::Beginning(&words("rm -rf")));
+        }
+
+        #[test]
+        fn wrapping_never_hides(wrappers in proptest::collection::vec(
+            proptest::sample::select(vec!["env", "env A=1", "nice -n 3", "timeout 9", "sudo -E", "nohup", "xargs -0"]), 0..5
+        )) {
+            let line = format!("{} rm -rf x", wrappers.join(" "));
+            let rule = words("rm -rf");
+            proptest::prop_assert!(Denials::of(&access(line.trim())).denied_by(Pattern::Beginning(&rule)), "{line}");
+        }
+    }
+}

@@ -1,0 +1,378 @@
+//! What the records of a conversation mean: a fold over them, in which a call and its result find each other.
+//!
+//! The same fold runs when a log is loaded and when a record is appended, so that what is in memory is always what is
+//! on disk. It refuses what loading cannot mend (a second result, a result without a call, a repeated id, a turn that
+//! goes back); calls without a result are no fault here, they are what "pending" and "to be repaired" mean.
+
+use std::collections::{BTreeMap, HashMap};
+
+use crate::provider::Finish;
+use crate::session::record::{
+    AssistantRecord, DecisionRecord, FORMAT, OperationId, OperationResultRecord, Record, SessionRecord, ToolCall,
+    ToolResultRecord, ToolStartRecord, TurnEndRecord, TurnStatus, Usage, UserRecord,
+};
+
+/// A conversation, or the beginning of one.
+#[derive(Debug, Clone, Default)]
+pub struct History {
+    session: Option<SessionRecord>,
+    entries: Vec<Entry>,
+    /// Where each call stands: its round's index in `entries`, its index in the round.
+    calls: HashMap<String, (usize, usize)>,
+    /// The last `turn_end` of the latest turn.
+    turn_end: Option<TurnEndRecord>,
+    /// What the latest turn had used when it last reached a limit; limits count from there.
+    limit_reached: Option<TurnEndRecord>,
+    /// SHA-256 of each file as a patch last left it, by its resolved path.
+    written: BTreeMap<String, String>,
+}
+
+#[derive(Debug, Clone)]
+pub enum Entry {
+    User(UserRecord),
+    Round(Round),
+}
+
+/// An assistant record and what became of its calls.
+#[derive(Debug, Clone)]
+pub struct Round {
+    pub assistant: AssistantRecord,
+    /// One for each call, in the order written.
+    pub calls: Vec<CallProgress>,
+}
+
+/// How far a call has come.
+#[derive(Debug, Clone, Default)]
+pub struct CallProgress {
+    pub result: Option<ToolResultRecord>,
+    /// By operation number; `None` for a call with a single operation.
+    pub operations: BTreeMap<Option<u32>, OperationProgress>,
+}
+
+#[derive(Debug, Clone, Default)]
+pub struct OperationProgress {
+    pub decision: Option<DecisionRecord>,
+    pub start: Option<ToolStartRecord>,
+    pub result: Option<OperationResultRecord>,
+}
+
+impl CallProgress {
+    pub fn is_open(&self) -> bool {
+        self.result.is_none()
+    }
+
+    /// Whether anything of it was started.
+    pub fn is_started(&self) -> bool {
+        self.operations.values().any(|operation| operation.start.is_some())
+    }
+}
+
+impl Round {
+    /// The calls without a result, in the order written.
+    pub fn open_calls(&self) -> impl Iterator<Item = (&ToolCall, &CallProgress)> {
+        self.assistant.tool_calls.iter().zip(&self.calls).filter(|(_, progress)| progress.is_open())
+    }
+}
+
+/// What a turn has used so far.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Spent {
+    pub rounds: u64,
+    pub tool_calls: u64,
+    pub elapsed_ms: u64,
+    pub usage: Usage,
+}
+
+/// Where the conversation stands, pending.json aside.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Standing {
+    /// There is no turn, or the last one ended with an answer or was dropped.
+    Finished,
+    /// The last turn goes on with the next invocation.
+    Unfinished,
+}
+
+impl History {
+    /// Takes in the next record. The error is a sentence that says which invariant it breaks.
+    pub fn apply(&mut self, record: &Record) -> Result<(), String> {
+        if self.session.is_none() && !matches!(record, Record::Session(_)) {
+            return Err("the first record is not a `session` record".to_owned());
+        }
+        match record {
+            Record::Session(session) => self.apply_session(session),
+            Record::User(user) => self.apply_user(user),
+            Record::Assistant(assistant) => self.apply_assistant(assistant),
+            Record::Decision(decision) => {
+                let id = OperationId { call_id: decision.call_id.clone(), operation: decision.operation };
+                let operation = self.open_operation(&id, "decision")?;
+                if operation.decision.is_some() {
+                    return Err(format!("a second `decision` for {id}"));
+                }
+                operation.decision = Some(decision.clone());
+                Ok(())
+            }
+            Record::ToolStart(start) => {
+                let id = OperationId { call_id: start.call_id.clone(), operation: start.operation };
+                let operation = self.open_operation(&id, "tool_start")?;
+                if operation.start.is_some() {
+                    return Err(format!("a second `tool_start` for {id}"));
+                }
+                operation.start = Some(start.clone());
+                Ok(())
+            }
+            Record::OperationResult(result) => {
+                let id = OperationId { call_id: result.call_id.clone(), operation: Some(result.operation) };
+                let operation = self.open_operation(&id, "operation_result")?;
+                if operation.result.is_some() {
+                    return Err(format!("a second `operation_result` for {id}"));
+                }
+                operation.result = Some(result.clone());
+                self.note_written(&id, result.status);
+                Ok(())
+            }
+            Record::ToolResult(result) => self.apply_result(result),
+            Record::TurnEnd(end) => self.apply_turn_end(end),
+            Record::Unknown => Ok(()),
+        }
+    }
+
+    fn apply_session(&mut self, session: &SessionRecord) -> Result<(), String> {
+        if self.session.is_some() {
+            return Err("a second `session` record".to_owned());
+        }
+        if session.format > FORMAT {
+            return Err(format!(
+                "the log has format {}, and this attini knows formats up to {FORMAT}; a newer attini reads it",
+                session.format
+            ));
+        }
+        self.session = Some(session.clone());
+        Ok(())
+    }
+
+    fn apply_user(&mut self, user: &UserRecord) -> Result<(), String> {
+        let last = self.turn();
+        if user.turn <= last {
+            return Err(format!("the turn goes back: {} follows {last}", user.turn));
+        }
+        self.turn_end = None;
+        self.limit_reached = None;
+        self.entries.push(Entry::User(user.clone()));
+        Ok(())
+    }
+
+    fn apply_assistant(&mut self, assistant: &AssistantRecord) -> Result<(), String> {
+        let last = (self.turn(), self.last_round().map_or(0, |round| round.assistant.round));
+        let this = (assistant.turn, assistant.round);
+        if self.entries.is_empty() {
+            return Err("an `assistant` record before any `user` record".to_owned());
+        }
+        if this.0 < last.0 || (this.0 == last.0 && this.1 < last.1) {
+            return Err(format!(
+                "the turn goes back: turn {} round {} follows turn {} round {}",
+                this.0, this.1, last.0, last.1
+            ));
+        }
+        let round = self.entries.len();
+        for (index, call) in assistant.tool_calls.iter().enumerate() {
+            if self.calls.insert(call.id.clone(), (round, index)).is_some() {
+                return Err(format!("the call id {} is used a second time", call.id));
+            }
+        }
+        let calls = vec![CallProgress::default(); assistant.tool_calls.len()];
+        self.entries.push(Entry::Round(Round { assistant: assistant.clone(), calls }));
+        Ok(())
+    }
+
+    fn apply_result(&mut self, result: &ToolResultRecord) -> Result<(), String> {
+        let id = OperationId::whole(&result.call_id);
+        let progress = self.progress_mut(&result.call_id, "tool_result")?;
+        if progress.result.is_some() {
+            return Err(format!("a second `tool_result` for {}", result.call_id));
+        }
+        progress.result = Some(result.clone());
+        self.note_written(&id, result.status);
+        Ok(())
+    }
+
+    fn apply_turn_end(&mut self, end: &TurnEndRecord) -> Result<(), String> {
+        let last = self.turn();
+        if end.turn != last {
+            return Err(format!("a `turn_end` of turn {} while turn {last} is the latest", end.turn));
+        }
+        if end.status == TurnStatus::LimitReached {
+            self.limit_reached = Some(end.clone());
+        }
+        self.turn_end = Some(end.clone());
+        Ok(())
+    }
+
+    fn progress_mut(&mut self, call_id: &str, record: &str) -> Result<&mut CallProgress, String> {
+        let missing = || format!("a `{record}` for {call_id}, and no call before it has that id");
+        let &(round, index) = self.calls.get(call_id).ok_or_else(missing)?;
+        match &mut self.entries[round] {
+            Entry::Round(round) => Ok(&mut round.calls[index]),
+            Entry::User(_) => Err(missing()),
+        }
+    }
+
+    fn open_operation(&mut self, id: &OperationId, record: &str) -> Result<&mut OperationProgress, String> {
+        let progress = self.progress_mut(&id.call_id, record)?;
+        if progress.result.is_some() {
+            return Err(format!("a `{record}` for {id}, which is answered already"));
+        }
+        Ok(progress.operations.entry(id.operation).or_default())
+    }
+
+    /// Remembers what a patch that ended well left behind.
+    fn note_written(&mut self, id: &OperationId, status: crate::session::record::ResultStatus) {
+        if status != crate::session::record::ResultStatus::Ok {
+            return;
+        }
+        let start = self
+            .call(&id.call_id)
+            .and_then(|(_, progress)| progress.operations.get(&id.operation))
+            .and_then(|operation| operation.start.clone());
+        for file in start.map(|start| start.files).unwrap_or_default() {
+            match file.sha256_after {
+                Some(after) => self.written.insert(file.path, after),
+                None => self.written.remove(&file.path),
+            };
+        }
+    }
+
+    pub fn session(&self) -> Option<&SessionRecord> {
+        self.session.as_ref()
+    }
+
+    pub fn entries(&self) -> &[Entry] {
+        &self.entries
+    }
+
+    /// The latest turn's number; 0 where there is none.
+    pub fn turn(&self) -> u64 {
+        self.user().map_or(0, |user| user.turn)
+    }
+
+    /// The prompt of the latest turn.
+    pub fn user(&self) -> Option<&UserRecord> {
+        self.entries.iter().rev().find_map(|entry| match entry {
+            Entry::User(user) => Some(user),
+            Entry::Round(_) => None,
+        })
+    }
+
+    pub fn rounds(&self) -> impl DoubleEndedIterator<Item = &Round> {
+        self.entries.iter().filter_map(|entry| match entry {
+            Entry::Round(round) => Some(round),
+            Entry::User(_) => None,
+        })
+    }
+
+    /// The latest round of the latest turn.
+    pub fn last_round(&self) -> Option<&Round> {
+        match self.entries.last() {
+            Some(Entry::Round(round)) => Some(round),
+            Some(Entry::User(_)) | None => None,
+        }
+    }
+
+    /// The latest round of any turn; its model is what the session used last.
+    pub fn latest_round(&self) -> Option<&Round> {
+        self.rounds().next_back()
+    }
+
+    pub fn call(&self, call_id: &str) -> Option<(&ToolCall, &CallProgress)> {
+        let &(round, index) = self.calls.get(call_id)?;
+        match &self.entries[round] {
+            Entry::Round(round) => Some((&round.assistant.tool_calls[index], &round.calls[index])),
+            Entry::User(_) => None,
+        }
+    }
+
+    pub fn operation(&self, id: &OperationId) -> Option<&OperationProgress> {
+        self.call(&id.call_id)?.1.operations.get(&id.operation)
+    }
+
+    pub fn has_call(&self, call_id: &str) -> bool {
+        self.calls.contains_key(call_id)
+    }
+
+    pub fn call_count(&self) -> usize {
+        self.calls.len()
+    }
+
+    /// How many assistant replies there are.
+    pub fn reply_count(&self) -> u64 {
+        self.rounds().count() as u64
+    }
+
+    /// Every call without a result, in the order written.
+    pub fn open_calls(&self) -> impl Iterator<Item = (&ToolCall, &CallProgress)> {
+        self.rounds().flat_map(Round::open_calls)
+    }
+
+    pub fn turn_end(&self) -> Option<&TurnEndRecord> {
+        self.turn_end.as_ref()
+    }
+
+    pub fn written(&self) -> &BTreeMap<String, String> {
+        &self.written
+    }
+
+    fn turn_rounds(&self) -> impl Iterator<Item = &Round> {
+        let turn = self.turn();
+        self.rounds().rev().take_while(move |round| round.assistant.turn == turn)
+    }
+
+    /// What the latest turn has used, by its records; time is that of the invocations that told of their end.
+    pub fn spent(&self) -> Spent {
+        let mut spent =
+            Spent { elapsed_ms: self.turn_end.as_ref().map_or(0, |end| end.elapsed_ms), ..Spent::default() };
+        for round in self.turn_rounds() {
+            spent.rounds += 1;
+            spent.tool_calls += round.calls.iter().map(CallProgress::operation_count).sum::<u64>();
+            spent.usage += round.assistant.usage;
+        }
+        spent
+    }
+
+    /// What the latest turn had used when its limits last began to count.
+    pub fn spent_before_limits(&self) -> Spent {
+        self.limit_reached.as_ref().map_or_else(Spent::default, |end| Spent {
+            rounds: end.rounds,
+            tool_calls: end.tool_calls,
+            elapsed_ms: end.elapsed_ms,
+            usage: end.usage,
+        })
+    }
+
+    /// Whether the latest turn has ended, by its records or, where a kill took its `turn_end`, by its last reply.
+    /// `fits` says whether a final text is what the turn's output schema asks for.
+    pub fn standing(&self, fits: impl Fn(&UserRecord, &str) -> bool) -> Standing {
+        let Some(user) = self.user() else { return Standing::Finished };
+        if let Some(end) = &self.turn_end
+            && matches!(end.status, TurnStatus::Completed | TurnStatus::Dropped)
+        {
+            return Standing::Finished;
+        }
+        match self.last_round() {
+            Some(round)
+                if round.assistant.tool_calls.is_empty()
+                    && matches!(Finish::of(&round.assistant.finish_reason), Finish::End | Finish::Unfamiliar)
+                    && fits(user, &round.assistant.text) =>
+            {
+                Standing::Finished
+            }
+            _ => Standing::Unfinished,
+        }
+    }
+}
+
+impl CallProgress {
+    /// How many operations it counts for; at least one, whatever became of it.
+    fn operation_count(&self) -> u64 {
+        let numbered = self.operations.keys().filter(|number| number.is_some()).count() as u64;
+        numbered.max(1)
+    }
+}

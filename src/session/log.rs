@@ -1,0 +1,226 @@
+//! `conversation.jsonl`: making it, loading it, appending to it.
+//!
+//! A record is on disk once a [`Log::barrier`] behind it has returned. After a write that failed nothing more is
+//! written, so that the log ends with the last whole record, or with a fragment that the next load cuts off.
+
+use std::fs::File;
+use std::io::{BufRead, BufReader, Read, Seek, SeekFrom, Write};
+use std::path::Path;
+
+use anyhow::Context;
+use rustix::fs::OFlags;
+
+use crate::clock;
+use crate::failure::Failure;
+use crate::session::folder::{FILE_MODE, SessionFolder};
+use crate::session::history::History;
+use crate::session::record::Record;
+
+/// The log's name in the session folder.
+pub const FILE_NAME: &str = "conversation.jsonl";
+
+/// The longest line that is read. A reply is bounded well below it; a longer line was not written by attini.
+pub const LINE_BYTES_MAX: u64 = 256 * 1024 * 1024;
+
+/// A log open for appending. Only the holder of the session's lock has one.
+#[derive(Debug)]
+pub struct Log {
+    file: File,
+    history: History,
+    /// Length up to the end of the last whole record.
+    length: u64,
+    unsynced: bool,
+    broken: Option<String>,
+}
+
+/// What was found at the end of a log.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Tail {
+    Whole,
+    /// A complete record without its newline.
+    Unterminated,
+    /// The beginning of a record, from this offset on.
+    Fragment {
+        offset: u64,
+    },
+}
+
+impl Log {
+    /// Makes the log of a new session: it comes into being with its first records in it, or not at all.
+    pub fn create(folder: &SessionFolder, records: &[Record]) -> anyhow::Result<Self> {
+        let mut history = History::default();
+        let mut bytes = Vec::new();
+        for record in records {
+            bytes.extend(line(record)?);
+            history.apply(record).map_err(Failure::corrupt)?;
+        }
+        folder
+            .root
+            .replace(Path::new(FILE_NAME), &bytes, FILE_MODE)
+            .map_err(|error| unwritable(folder, "cannot be made", &error))?;
+        let file = open_append(folder).map_err(|error| unwritable(folder, "cannot be opened", &error))?;
+        Ok(Self { file, history, length: bytes.len() as u64, unsynced: false, broken: None })
+    }
+
+    /// Opens the log, mends its tail, and returns it with what there is to report about that. `None`: there is no log,
+    /// so the folder is no session.
+    pub fn open(folder: &SessionFolder) -> anyhow::Result<Option<(Self, Vec<String>)>> {
+        let Some(loaded) = load(folder)? else { return Ok(None) };
+        let mut file = open_append(folder).map_err(|error| unwritable(folder, "cannot be opened", &error))?;
+        let mut warnings = Vec::new();
+        let mut length = loaded.length;
+        match loaded.tail {
+            Tail::Whole => {}
+            Tail::Unterminated => {
+                file.write_all(b"\n")
+                    .and_then(|()| file.sync_data())
+                    .map_err(|error| unwritable(folder, "cannot be written", &error))?;
+                length += 1;
+            }
+            Tail::Fragment { offset } => {
+                let kept = keep_fragment(folder, &mut file, offset)
+                    .map_err(|error| unwritable(folder, "has a torn tail that cannot be cut off", &error))?;
+                warnings.push(format!(
+                    "the conversation ended in a record that was not written whole; its {} bytes are kept in {kept}",
+                    loaded.file_length - offset
+                ));
+            }
+        }
+        Ok(Some((Self { file, history: loaded.history, length, unsynced: false, broken: None }, warnings)))
+    }
+
+    /// Reads the log without touching it: whole records count, a torn tail is passed over.
+    pub fn read(folder: &SessionFolder) -> anyhow::Result<Option<History>> {
+        Ok(load(folder)?.map(|loaded| loaded.history))
+    }
+
+    pub fn history(&self) -> &History {
+        &self.history
+    }
+
+    /// Appends a record; it is durable after the next barrier.
+    pub fn append(&mut self, record: &Record) -> anyhow::Result<()> {
+        self.ensure_whole()?;
+        let bytes = line(record)?;
+        if let Err(violation) = self.history.apply(record) {
+            // Our own record: the turn did what it must never do.
+            panic!("a record would break the conversation: {violation}");
+        }
+        if let Err(error) = self.file.write_all(&bytes) {
+            // A fragment would be cut off at the next load anyway; with no space left the cut still succeeds.
+            let _ = self.file.set_len(self.length);
+            return Err(self.fail(&error));
+        }
+        self.length += bytes.len() as u64;
+        self.unsynced = true;
+        Ok(())
+    }
+
+    /// Returns once every record so far is on disk.
+    pub fn barrier(&mut self) -> anyhow::Result<()> {
+        self.ensure_whole()?;
+        if self.unsynced {
+            if let Err(error) = self.file.sync_data() {
+                return Err(self.fail(&error));
+            }
+            self.unsynced = false;
+        }
+        Ok(())
+    }
+
+    fn ensure_whole(&self) -> anyhow::Result<()> {
+        match &self.broken {
+            Some(message) => Err(Failure::persistence(message.clone()).into()),
+            None => Ok(()),
+        }
+    }
+
+    fn fail(&mut self, error: &std::io::Error) -> anyhow::Error {
+        let message = format!("{FILE_NAME} cannot be written: {error}");
+        self.broken = Some(message.clone());
+        Failure::persistence(message)
+            .hint("what was recorded before is safe; make room or mend the disk, then `attini resume`")
+            .into()
+    }
+}
+
+fn line(record: &Record) -> anyhow::Result<Vec<u8>> {
+    let mut bytes = serde_json::to_vec(record).context("a record cannot be put into JSON")?;
+    bytes.push(b'\n');
+    Ok(bytes)
+}
+
+fn open_append(folder: &SessionFolder) -> std::io::Result<File> {
+    folder.root.open_with(Path::new(FILE_NAME), OFlags::RDWR | OFlags::APPEND, 0)
+}
+
+fn unwritable(folder: &SessionFolder, what: &str, error: &std::io::Error) -> anyhow::Error {
+    Failure::persistence(format!("{} {what}: {error}", folder.display(FILE_NAME))).into()
+}
+
+struct Loaded {
+    history: History,
+    tail: Tail,
+    /// Up to the end of the last whole record.
+    length: u64,
+    file_length: u64,
+}
+
+fn load(folder: &SessionFolder) -> anyhow::Result<Option<Loaded>> {
+    let shown = folder.display(FILE_NAME);
+    let file = match folder.root.open_file(Path::new(FILE_NAME)) {
+        Ok(file) => file,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(anyhow::Error::new(error).context(format!("{shown} cannot be opened"))),
+    };
+    let mut reader = BufReader::new(file);
+    let mut loaded = Loaded { history: History::default(), tail: Tail::Whole, length: 0, file_length: 0 };
+    let mut line = Vec::new();
+    for number in 1_u64.. {
+        line.clear();
+        let read = (&mut reader).take(LINE_BYTES_MAX).read_until(b'\n', &mut line);
+        let read = read.with_context(|| format!("{shown} cannot be read"))? as u64;
+        if read == 0 {
+            break;
+        }
+        loaded.file_length += read;
+        let terminated = line.ends_with(b"\n");
+        if !terminated && read == LINE_BYTES_MAX {
+            return Err(damaged(&shown, number, &format!("the line is longer than {LINE_BYTES_MAX} bytes")));
+        }
+        match serde_json::from_slice::<Record>(&line) {
+            Ok(record) => {
+                loaded.history.apply(&record).map_err(|violation| damaged(&shown, number, &violation))?;
+                loaded.length = loaded.file_length;
+                if !terminated {
+                    loaded.tail = Tail::Unterminated;
+                }
+            }
+            // What a kill leaves is one fragment at the end, behind a log that began whole.
+            Err(_) if !terminated && number > 1 => loaded.tail = Tail::Fragment { offset: loaded.length },
+            Err(error) => return Err(damaged(&shown, number, &format!("it is not a record: {error}"))),
+        }
+    }
+    if loaded.file_length == 0 {
+        return Err(damaged(&shown, 1, "the file is empty"));
+    }
+    Ok(Some(loaded))
+}
+
+fn damaged(shown: &str, number: u64, what: &str) -> anyhow::Error {
+    Failure::corrupt(format!("{shown}:{number}: {what}"))
+        .hint("nothing was changed; `attini check` lists every fault")
+        .into()
+}
+
+/// Copies the fragment from `offset` on into a file of its own, then cuts it off; each is durable before the next.
+fn keep_fragment(folder: &SessionFolder, file: &mut File, offset: u64) -> std::io::Result<String> {
+    let mut fragment = Vec::new();
+    file.seek(SeekFrom::Start(offset))?;
+    file.read_to_end(&mut fragment)?;
+    let name = format!("{FILE_NAME}.torn-{}", clock::now_for_file_names());
+    folder.root.replace(Path::new(&name), &fragment, FILE_MODE)?;
+    file.set_len(offset)?;
+    file.sync_data()?;
+    Ok(name)
+}

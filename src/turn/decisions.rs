@@ -1,0 +1,175 @@
+//! A person's decisions on what is pending: which calls an ID names, what may still be said of them, and whether
+//! pending.json fits the conversation at all.
+//!
+//! Functions on the file alone; the command writes it back.
+
+use crate::clock;
+use crate::exit::Status;
+use crate::failure::Failure;
+use crate::session::history::History;
+use crate::session::pending::{Needs, PendingCall, PendingFile};
+use crate::session::record::{Decision, OperationId};
+use crate::tool::Preview;
+
+/// What a person says.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Verdict {
+    Approve,
+    Deny { reason: Option<String> },
+}
+
+impl Verdict {
+    fn decision(&self) -> Decision {
+        match self {
+            Self::Approve => Decision::Approve,
+            Self::Deny { .. } => Decision::Deny,
+        }
+    }
+}
+
+/// Refuses a file that does not fit the conversation (17). Arguments and grants are checked by the caller, who can
+/// compute them again.
+pub fn ensure_fits(file: &PendingFile, history: &History) -> Result<(), Failure> {
+    let misfit = |what: String| {
+        Failure::conflict(format!("pending.json does not fit the conversation: {what}"))
+            .hint("nothing was changed; a new prompt (`attini tell`) drops the pending calls")
+    };
+    if file.turn != history.turn() {
+        return Err(misfit(format!("it is about turn {}, and the latest is {}", file.turn, history.turn())));
+    }
+    if file.digest != PendingFile::digest_of(&file.calls) {
+        return Err(misfit("its digest is not that of its calls; the file was changed".to_owned()));
+    }
+    for call in &file.calls {
+        let in_last_round = history
+            .last_round()
+            .is_some_and(|round| round.assistant.tool_calls.iter().any(|known| known.id == call.id));
+        if !in_last_round {
+            return Err(misfit(format!("the latest reply has no call {}", call.operation_id())));
+        }
+    }
+    Ok(())
+}
+
+/// Whether every call of the file has its result: the file is stale.
+pub fn is_answered(file: &PendingFile, history: &History) -> bool {
+    file.calls.iter().all(|call| history.call(&call.id).is_some_and(|(_, progress)| !progress.is_open()))
+}
+
+/// The calls that a command acts on, by their place in the file.
+///
+/// `call_7` names all undecided operations of that call, `call_7#2` one. None named: every undecided call; with
+/// [`Verdict::Approve`] every undecided approval.
+pub fn select(file: &PendingFile, ids: &[String], verdict: &Verdict) -> Result<Vec<usize>, Failure> {
+    let indexed = || file.calls.iter().enumerate();
+    if ids.is_empty() {
+        let wanted =
+            |call: &PendingCall| call.is_undecided() && (call.needs == Needs::Approval || *verdict != Verdict::Approve);
+        return Ok(indexed().filter(|(_, call)| wanted(call)).map(|(index, _)| index).collect());
+    }
+    let mut selected = Vec::new();
+    for id in ids {
+        let wanted = OperationId::parse(id);
+        let named: Vec<usize> = indexed()
+            .filter(|(_, call)| {
+                call.id == wanted.call_id && (wanted.operation.is_none() || call.operation == wanted.operation)
+            })
+            .map(|(index, _)| index)
+            .collect();
+        if named.is_empty() {
+            return Err(unknown(id, file));
+        }
+        let several = named.len() > 1;
+        for index in named {
+            let call = &file.calls[index];
+            // A whole call stands for its undecided operations.
+            if several && !call.is_undecided() {
+                continue;
+            }
+            ensure_decidable(call, verdict)?;
+            if !selected.contains(&index) {
+                selected.push(index);
+            }
+        }
+    }
+    Ok(selected)
+}
+
+fn unknown(id: &str, file: &PendingFile) -> Failure {
+    let known: Vec<String> = file
+        .calls
+        .iter()
+        .filter(|call| call.needs != Needs::Nothing)
+        .map(|call| call.operation_id().to_string())
+        .collect();
+    Failure::new(Status::NothingPending, format!("no pending call has the ID {id:?}"))
+        .hint(format!("pending are {}", known.join(", ")))
+}
+
+fn ensure_decidable(call: &PendingCall, verdict: &Verdict) -> Result<(), Failure> {
+    let id = call.operation_id();
+    if call.needs == Needs::Nothing {
+        return Err(Failure::usage(format!("{id} is carried: it needs no decision"))
+            .hint("it runs when the calls before it are decided; a new prompt drops it"));
+    }
+    if call.needs == Needs::Answer && *verdict == Verdict::Approve {
+        return Err(Failure::usage(format!("{id} is a question; it cannot be approved"))
+            .hint(format!("answer it, or decline with `attini deny {id}`")));
+    }
+    let same_kind = match call.decision {
+        None => true,
+        Some(Decision::Approve | Decision::Allow) => *verdict == Verdict::Approve,
+        Some(Decision::Deny) => verdict.decision() == Decision::Deny,
+        Some(Decision::Answer | Decision::Stale) => false,
+    };
+    if same_kind {
+        return Ok(());
+    }
+    let recorded = match call.decision {
+        Some(Decision::Approve | Decision::Allow) => "approved",
+        Some(Decision::Answer) => "answered",
+        Some(Decision::Stale) => "void, since a patch it stands on was denied",
+        Some(Decision::Deny) | None => "denied",
+    };
+    Err(Failure::conflict(format!("{id} is {recorded} already"))
+        .hint("a recorded decision stays; a new prompt drops the pending calls"))
+}
+
+/// Writes the verdict on the selected calls into the file. Deciding the same again changes nothing. Denying a patch
+/// makes the undecided patches stacked on it stale at once.
+pub fn decide(file: &mut PendingFile, selected: &[usize], verdict: &Verdict) {
+    let now = clock::now();
+    for &index in selected {
+        let call = &mut file.calls[index];
+        if call.decision.is_some() {
+            continue;
+        }
+        call.decision = Some(verdict.decision());
+        call.decided_at = Some(now.clone());
+        if let Verdict::Deny { reason } = verdict {
+            call.reason.clone_from(reason);
+            let denied: Vec<String> = patched_paths(call).map(str::to_owned).collect();
+            make_stale(file, index, denied, &now);
+        }
+    }
+}
+
+fn make_stale(file: &mut PendingFile, index: usize, denied: Vec<String>, now: &str) {
+    let mut void = denied;
+    for call in file.calls.iter_mut().skip(index + 1) {
+        let stacked = patched_paths(call).any(|path| void.iter().any(|void| void == path));
+        if stacked && call.is_undecided() {
+            void.extend(patched_paths(call).map(str::to_owned).collect::<Vec<_>>());
+            call.decision = Some(Decision::Stale);
+            call.decided_at = Some(now.to_owned());
+        }
+    }
+}
+
+fn patched_paths(call: &PendingCall) -> impl Iterator<Item = &str> {
+    let files = match &call.preview {
+        Some(Preview::Patch { files, .. }) => files.as_slice(),
+        _ => &[],
+    };
+    files.iter().map(|file| file.path.as_str())
+}

@@ -1,0 +1,102 @@
+//! One turn: a prompt and all that follows until the answer, over one or more invocations.
+//!
+//! The turn owns the control flow. Leaves compute; the turn applies, records, and only then tells. All that it needs to
+//! know of the past stands in the log, so that every invocation goes on where the last one stopped, however it stopped.
+
+pub mod decisions;
+pub mod dispatch;
+pub mod ending;
+pub mod prompt;
+pub mod resume;
+pub mod rounds;
+pub mod settings;
+pub mod verification;
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use crate::call::repeated::Memory;
+use crate::interrupt::Interrupt;
+use crate::permission::Rules;
+use crate::provider::Connected;
+use crate::report::Reporter;
+use crate::session::folder::SessionFolder;
+use crate::session::history::{History, Spent};
+use crate::session::log::Log;
+use crate::session::record::TurnSettings;
+use crate::tool::Surroundings;
+use crate::tool::registry::Registry;
+use crate::workspace::Workspace;
+
+/// A turn that this invocation runs.
+pub struct Turn<'a> {
+    pub workspace: &'a Workspace,
+    pub folder: &'a SessionFolder,
+    pub log: Log,
+    pub settings: TurnSettings,
+    pub registry: Arc<Registry>,
+    pub connected: Connected,
+    pub rules: Rules,
+    pub interrupt: &'a Interrupt,
+    pub reporter: &'a Reporter,
+    /// Environment variables that no child gets.
+    pub withheld_variables: Vec<String>,
+    /// What the reads of this invocation have found.
+    pub memory: Memory,
+    /// When this invocation began to work on the turn.
+    pub begun: Instant,
+    /// What the turn's earlier invocations took.
+    pub elapsed_before_ms: u64,
+}
+
+impl Turn<'_> {
+    pub fn history(&self) -> &History {
+        self.log.history()
+    }
+
+    /// What the turn has used, this invocation's time included.
+    pub fn spent(&self) -> Spent {
+        let own_ms = u64::try_from(self.begun.elapsed().as_millis()).unwrap_or(u64::MAX);
+        Spent { elapsed_ms: self.elapsed_before_ms.saturating_add(own_ms), ..self.history().spent() }
+    }
+
+    /// What counts against the limits: all since the last one was reached.
+    pub fn spent_of_limits(&self) -> Spent {
+        let spent = self.spent();
+        let before = self.history().spent_before_limits();
+        Spent {
+            rounds: spent.rounds.saturating_sub(before.rounds),
+            tool_calls: spent.tool_calls.saturating_sub(before.tool_calls),
+            elapsed_ms: spent.elapsed_ms.saturating_sub(before.elapsed_ms),
+            usage: spent.usage,
+        }
+    }
+
+    /// Calls `work` with what surrounds the turn's calls.
+    pub(crate) fn with_surroundings<T>(&self, work: impl FnOnce(&Surroundings<'_>) -> T) -> T {
+        let limits = self.settings.tool_limits();
+        work(&Surroundings {
+            workspace: self.workspace,
+            session: Some(self.folder),
+            written: self.history().written(),
+            limits: &limits,
+            withheld_variables: &self.withheld_variables,
+        })
+    }
+
+    /// From now on the turn's time limit, if it has one, raises the interrupt.
+    pub fn watch_time(&self) -> anyhow::Result<()> {
+        if self.settings.max_time_s == 0 {
+            return Ok(());
+        }
+        let limit_ms = self.settings.max_time_s.saturating_mul(1000);
+        let left_ms = limit_ms.saturating_sub(self.spent_of_limits().elapsed_ms);
+        self.interrupt.raise_at(Instant::now() + Duration::from_millis(left_ms))?;
+        Ok(())
+    }
+
+    pub(crate) fn warn(&self, message: impl Into<String>) {
+        let event = crate::report::event::Event::Warning { message: message.into() };
+        self.reporter.tell(Some(self.history().turn()), &event);
+    }
+}

@@ -1,0 +1,141 @@
+//! Closing what an earlier invocation left open, before anything else happens.
+
+use super::Turn;
+use crate::call::committed::{Budget, Settlement, commit};
+use crate::call::planned::Answer;
+use crate::call::settled;
+use crate::session::history::{CallProgress, History};
+use crate::session::pending::PendingFile;
+use crate::session::record::{
+    Attachment, DecidedBy, Decision, OperationId, PlannedFile, ResultStatus, Scope, ToolCall, TurnStatus,
+};
+use crate::tool::patch::recover::{Recovery, recover};
+use crate::tool::patch::write::State;
+use crate::workspace::Workspace;
+
+/// `reason` of every result that a repair made.
+pub const REPAIR_REASON: &str = "unanswered_tool_call_repair";
+
+/// One result for each call without one, but for those that `keeps` says are pending: `unknown` where the call was
+/// started, `cancelled` where it never was. A patch knows better, by its files' hashes (`recover`). It only adds
+/// results, in call order; what has one is left alone, so that a second repair finds nothing to do.
+pub fn repair_orphaned_tool_calls(
+    history: &History,
+    keeps: impl Fn(&OperationId) -> bool,
+    recover: impl Fn(&[PlannedFile]) -> Recovery,
+) -> Vec<Settlement> {
+    history
+        .open_calls()
+        .filter(|(call, _)| !keeps(&OperationId::whole(&call.id)))
+        .map(|(call, progress)| repair(call, progress, &recover))
+        .collect()
+}
+
+fn repair(call: &ToolCall, progress: &CallProgress, recover: &impl Fn(&[PlannedFile]) -> Recovery) -> Settlement {
+    let files: Vec<PlannedFile> = progress
+        .operations
+        .values()
+        .filter_map(|operation| operation.start.as_ref())
+        .flat_map(|start| start.files.clone())
+        .collect();
+    let (status, code, content) = if !progress.is_started() {
+        (ResultStatus::Cancelled, "cancelled", "Not run: the turn was broken off before its turn came.".to_owned())
+    } else if files.is_empty() {
+        (
+            ResultStatus::Unknown,
+            "unknown_outcome",
+            "It was started, and attini was stopped before its result was recorded. It may have taken effect, and what it \
+             started may still run."
+                .to_owned(),
+        )
+    } else {
+        recovered(recover(&files))
+    };
+    Settlement {
+        id: OperationId::whole(&call.id),
+        name: call.name.clone(),
+        status,
+        code: Some(code.to_owned()),
+        content,
+        detail: None,
+        attachments: Vec::<Attachment>::new(),
+        reason: Some(REPAIR_REASON.to_owned()),
+        auto_decided_by: Some(DecidedBy { scope: Scope::Repair, reason: None, rule: None, matches: Vec::new() }),
+        duration_ms: 0,
+        output_file: None,
+        grounds: None,
+    }
+}
+
+fn recovered(recovery: Recovery) -> (ResultStatus, &'static str, String) {
+    match recovery {
+        Recovery::AllAfter => (
+            ResultStatus::Ok,
+            "recovered",
+            "The patch was written whole; attini was stopped before it could say so.".to_owned(),
+        ),
+        Recovery::AllBefore => {
+            (ResultStatus::Cancelled, "cancelled", "Not applied: every file is as it was before the patch.".to_owned())
+        }
+        Recovery::Mixture(files) => {
+            let files: Vec<String> =
+                files.into_iter().map(|(path, state)| format!("{path}: it is {}", state.words())).collect();
+            let content = format!("attini was stopped while it wrote the patch. The files now:\n{}", files.join("\n"));
+            (ResultStatus::Unknown, "unknown_outcome", content)
+        }
+    }
+}
+
+/// What became of a patch that was started. Where its files cannot be looked at, each is told so.
+fn recovery_of(files: &[PlannedFile], workspace: &Workspace) -> Recovery {
+    recover(files, workspace)
+        .unwrap_or_else(|_| Recovery::Mixture(files.iter().map(|file| (file.path.clone(), State::Other)).collect()))
+}
+
+impl Turn<'_> {
+    /// Repairs the conversation, but for what `keeps` says is pending.
+    pub fn repair(&mut self, keeps: impl Fn(&OperationId) -> bool) -> anyhow::Result<()> {
+        let settlements = repair_orphaned_tool_calls(self.history(), keeps, |files| recovery_of(files, self.workspace));
+        self.commit_repairs(settlements)
+    }
+
+    /// Before a continuation: what was started without a result is answered, and never run again.
+    pub fn repair_started(&mut self, pending: &PendingFile) -> anyhow::Result<()> {
+        let started =
+            |id: &OperationId| self.history().call(&id.call_id).is_some_and(|(_, progress)| progress.is_started());
+        let listed = |id: &OperationId| pending.calls.iter().any(|call| call.id == id.call_id);
+        let settlements = repair_orphaned_tool_calls(
+            self.history(),
+            // What pending.json does not list was stranded, and is repaired when the rest is done.
+            |id| !started(id) || !listed(id),
+            |files| recovery_of(files, self.workspace),
+        );
+        self.commit_repairs(settlements)
+    }
+
+    /// Before a new prompt: a recorded denial becomes its result, all else is repaired, and the old turn is over.
+    pub fn drop_pending(&mut self, pending: &PendingFile) -> anyhow::Result<()> {
+        let mut denied = Vec::new();
+        for call in &pending.calls {
+            let open = self.history().call(&call.id).is_some_and(|(_, progress)| progress.is_open());
+            if open && matches!(call.decision, Some(Decision::Deny | Decision::Stale)) {
+                let answer: Answer = settled::refusal(call);
+                denied.push(Settlement::of_answer(call.operation_id(), &call.name, answer));
+            }
+        }
+        self.commit_repairs(denied)?;
+        self.repair(|_| false)?;
+        self.append_turn_end(TurnStatus::Dropped, None)?;
+        self.log.barrier()?;
+        PendingFile::remove(self.folder)
+    }
+
+    fn commit_repairs(&mut self, settlements: Vec<Settlement>) -> anyhow::Result<()> {
+        if settlements.is_empty() {
+            return Ok(());
+        }
+        let bytes = usize::try_from(self.settings.result_bytes).unwrap_or(usize::MAX);
+        let mut budget = Budget { result_bytes: bytes, round_bytes: usize::MAX };
+        commit(&mut self.log, self.folder, self.reporter, &mut budget, settlements)
+    }
+}

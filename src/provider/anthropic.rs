@@ -18,9 +18,11 @@ use crate::interrupt::Interrupt;
 /// The version of the format that is spoken.
 const VERSION: &str = "2023-06-01";
 
-/// In the opaque part of a message: its blocks, in their order. Calls are there without their content, which stands
-/// in the message itself.
+/// In the opaque part of a message: its blocks, in their order. Texts and calls are there without their content, which
+/// stands in the message itself.
 const BLOCKS: &str = "blocks";
+/// Of a text among those blocks: how much of the message's text it is.
+const TEXT_BYTES: &str = "bytes";
 /// In the opaque part of a message: the service paused, and goes on from the message as it is.
 const PAUSED: &str = "paused";
 

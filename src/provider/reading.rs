@@ -9,6 +9,7 @@ use serde_json::Value;
 use super::http::Answer;
 use super::trouble::{self, Service, Trouble, shorten};
 use super::{Progress, Reply, sse};
+use crate::mask;
 
 /// Of a refusal, as much as is looked at.
 const REFUSAL_BYTES_MAX: usize = 64 * 1024;
@@ -54,7 +55,17 @@ pub(super) fn read(
     }
     let retry_after = answer.retry_after;
     read_any(service, answer, assembly, observe)
+        .map(without_keys)
         .map_err(|trouble| Trouble { retry_after: trouble.retry_after.or(retry_after), ..trouble })
+}
+
+/// What goes back unchanged cannot be masked where it is recorded: where it holds a key, it is given up.
+fn without_keys(reply: Reply) -> Reply {
+    let holds_key = |opaque: &Value| {
+        let text = opaque.to_string();
+        mask::apply(&text) != text
+    };
+    Reply { opaque: reply.opaque.filter(|opaque| !holds_key(opaque)), ..reply }
 }
 
 /// No event stream begins with a brace.

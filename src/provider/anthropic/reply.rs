@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use serde_json::{Map, Value, json};
 
-use super::{BLOCKS, PAUSED};
+use super::{BLOCKS, PAUSED, TEXT_BYTES};
 use crate::provider::assemble::CALLS_MAX;
 use crate::provider::reading::Assembly;
 use crate::provider::trouble::{self, Service, Trouble};
@@ -318,8 +318,10 @@ impl Block {
     }
 
     fn kept(&self) -> Value {
-        if self.kind() == "tool_use" {
-            return json!({"type": "tool_use"});
+        match self.kind() {
+            "tool_use" => return json!({"type": "tool_use"}),
+            "text" => return json!({"type": "text", TEXT_BYTES: self.text().len()}),
+            _ => {}
         }
         let mut fields = self.fields.clone();
         if !self.input.is_empty() {

@@ -6,7 +6,7 @@
 use serde_json::{Map, Value, json};
 
 use super::thinking::{budget, default_max_tokens, is_thinking, may_think};
-use super::{BLOCKS, PAUSED, Settings};
+use super::{BLOCKS, PAUSED, Settings, TEXT_BYTES};
 use crate::provider::trouble::Trouble;
 use crate::provider::wire::{GO_ON, IdForm, Ids, object_of, valid_name};
 use crate::provider::{AdvertisedTool, AssistantMessage, Message, Request, ResultMessage};
@@ -195,13 +195,14 @@ impl Wire<'_> {
         blocks
     }
 
-    /// The blocks as the service had them; the calls among them are the message's, in their order.
+    /// The blocks as the service had them; the texts and calls among them are the message's, in their order.
     fn kept_blocks(&mut self, message: &AssistantMessage, kept: &[Value]) -> Vec<Value> {
         let mut calls = message.tool_calls.iter();
+        let mut texts = split(&message.text, kept).into_iter();
         let mut blocks = Vec::new();
         for block in kept {
             match block["type"].as_str() {
-                Some("text") => blocks.extend(block["text"].as_str().and_then(text_block)),
+                Some("text") => blocks.extend(texts.next().and_then(text_block)),
                 Some("tool_use") => blocks.extend(calls.next().map(|call| self.call(call))),
                 // What came without its signature, or without content, would be refused.
                 Some("thinking") if is_empty(&block["signature"]) || !block["thinking"].is_string() => {}
@@ -210,6 +211,7 @@ impl Wire<'_> {
                 None => {}
             }
         }
+        blocks.extend(texts.filter_map(text_block));
         blocks.extend(calls.map(|call| self.call(call)));
         blocks
     }
@@ -218,6 +220,20 @@ impl Wire<'_> {
         let input = object_of(&call.arguments).map(|(object, _)| object).unwrap_or_default();
         json!({"type": "tool_use", "id": self.ids.valid(&call.id), "name": valid_name(&call.name), "input": input})
     }
+}
+
+/// The message's text, a part for each text among the blocks. Where they do not fit together any more, as when a key
+/// was masked in it, the first part is the whole.
+fn split<'a>(text: &'a str, kept: &[Value]) -> Vec<&'a str> {
+    let mut parts = Vec::new();
+    let mut rest = text;
+    for block in kept.iter().filter(|block| block["type"] == "text") {
+        let bytes = block[TEXT_BYTES].as_u64().and_then(|bytes| usize::try_from(bytes).ok());
+        let Some((part, behind)) = bytes.and_then(|bytes| rest.split_at_checked(bytes)) else { return vec![text] };
+        parts.push(part);
+        rest = behind;
+    }
+    if rest.is_empty() { parts } else { vec![text] }
 }
 
 /// The service refuses a blank one.

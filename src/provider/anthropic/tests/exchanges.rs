@@ -140,3 +140,17 @@ fn an_effort_that_is_not_known_is_refused_before_anything_is_sent() {
     assert!(!error.retryable && error.hint.unwrap().contains("medium"));
     assert!(server.requests.try_recv().is_err());
 }
+
+#[test]
+fn thoughts_that_hold_a_key_are_not_kept() {
+    crate::mask::register("TEST_THOUGHT_KEY", "sk-thought-0123456789");
+    for (thought, is_kept) in [("It is sk-thought-0123456789.", false), ("It is a key.", true)] {
+        let content = json!([
+            {"type": "thinking", "thinking": thought, "signature": "s"}, {"type": "text", "text": "Done."},
+        ]);
+        let body = json!({"type": "message", "content": content, "stop_reason": "end_turn"});
+        let (result, _, _server) = ask(vec![answer("200 OK", "", &body.to_string())]);
+        let reply = result.unwrap();
+        assert_eq!((reply.text.as_str(), reply.opaque.is_some()), ("Done.", is_kept), "{thought}");
+    }
+}

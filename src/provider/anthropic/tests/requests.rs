@@ -165,13 +165,13 @@ fn blocks_go_back_as_they_came_to_their_own_model_only() {
     let hidden = json!({"type": "redacted_thinking", "data": "ZA=="});
     let unknown = json!({"type": "compaction", "content": "x", "more": [1]});
     let opaque = json!({"blocks": [
-        thought, hidden, {"type": "text", "text": " "}, {"type": "text", "text": "One."}, {"type": "tool_use"},
+        thought, hidden, {"type": "text", "bytes": 1}, {"type": "text", "bytes": 4}, {"type": "tool_use"},
         unknown, {"type": "thinking", "thinking": "cut off"}, {"type": "thinking", "thinking": "x", "signature": ""},
-        {"type": "redacted_thinking"}, {"type": "text", "text": "Two."}, 7, {"type": "tool_use"}, {"type": "tool_use"},
+        {"type": "redacted_thinking"}, {"type": "text", "bytes": 4}, 7, {"type": "tool_use"}, {"type": "tool_use"},
         thought,
     ]});
     let calls = vec![call("c1", "f", "{}"), call("c2", "g", "{}"), call("c3", "h", "{}")];
-    let message = assistant("One.Two.", calls, Some(opaque));
+    let message = assistant(" One.Two.", calls, Some(opaque));
     let answers = || Message::Results(["c1", "c2", "c3"].map(|id| result(id, "x", false)).to_vec());
     let send = |message: &Message| messages(&[user("a"), message.clone(), answers()])[1].take();
     let used = |id: &str, name: &str| json!({"type": "tool_use", "id": id, "name": name, "input": {}});
@@ -184,15 +184,23 @@ fn blocks_go_back_as_they_came_to_their_own_model_only() {
     for (provider, model) in [("acme", "other"), ("other", "m")] {
         let other = AssistantMessage { provider: provider.to_owned(), model: model.to_owned(), ..message.clone() };
         let expected = json!({"role": "assistant", "content": [
-            said("One.Two."), used("c1", "f"), used("c2", "g"), used("c3", "h"),
+            said(" One.Two."), used("c1", "f"), used("c2", "g"), used("c3", "h"),
         ]});
         assert_eq!(send(&Message::Assistant(other)), expected, "{provider}/{model}");
     }
     // Another version's opaque part, or a damaged one, costs the thoughts and nothing else.
-    for odd in [json!({"blocks": 7}), json!([]), json!({"blocks": []})] {
+    let text = |bytes: Value| json!({"type": "text", "bytes": bytes});
+    let plain = json!([said(" One.Two."), used("c1", "f"), used("c2", "g"), used("c3", "h")]);
+    for odd in [
+        json!({"blocks": 7}),
+        json!([]),
+        json!({"blocks": []}),
+        json!({"blocks": [text(json!(3)), text(json!(99)), {"type": "tool_use"}]}),
+        json!({"blocks": [text(json!(3)), {"type": "thinking"}, {"type": "tool_use"}]}),
+        json!({"blocks": [text(json!(-1)), text(Value::Null)]}),
+    ] {
         let odd = AssistantMessage { opaque: Some(odd), ..message.clone() };
-        let content = send(&Message::Assistant(odd))["content"].take();
-        assert_eq!(content.as_array().unwrap().last(), Some(&used("c3", "h")));
+        assert_eq!(send(&Message::Assistant(odd))["content"], plain);
     }
 }
 
@@ -227,7 +235,7 @@ fn nobody_speaks_twice_and_the_assistant_not_last() {
 fn a_pause_goes_on_from_the_message_as_it_is() {
     let search = json!({"type": "server_tool_use", "id": "s1", "name": "web_search", "input": {}});
     let thought = json!({"type": "thinking", "thinking": "Hm.", "signature": "s"});
-    let opaque = json!({"blocks": [{"type": "text", "text": "Wait."}, search, thought], "paused": true});
+    let opaque = json!({"blocks": [{"type": "text", "bytes": 5}, search, thought], "paused": true});
     let paused = assistant("Wait.", vec![], Some(opaque));
     let as_it_is = json!([{"type": "text", "text": "Wait."}, search, thought]);
     let sent = messages(&[user("a"), paused.clone()]);

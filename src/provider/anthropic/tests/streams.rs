@@ -46,7 +46,7 @@ fn cases() -> Vec<((&'static str, &'static str), Reply)> {
                 json!({"blocks": [
                     {"type": "thinking", "thinking": "The file first.", "signature": "c2lnbmF0dXJl"},
                     {"type": "redacted_thinking", "data": "cmVkYWN0ZWQ="},
-                    {"type": "text", "text": "I read it."},
+                    {"type": "text", "bytes": 10},
                     {"type": "tool_use"},
                 ]}),
             ),
@@ -60,8 +60,8 @@ fn cases() -> Vec<((&'static str, &'static str), Reply)> {
                 json!({"blocks": [
                     {"type": "server_tool_use", "id": "srvtoolu_01", "name": "web_search", "input": {"query": "attini"}},
                     {"type": "web_search_tool_result", "tool_use_id": "srvtoolu_01", "content": found},
-                    {"type": "text", "text": "They farm "},
-                    {"type": "text", "text": "fungi.", "citations": []},
+                    {"type": "text", "bytes": 10},
+                    {"type": "text", "bytes": 6},
                 ]}),
             ),
         ),
@@ -73,7 +73,7 @@ fn cases() -> Vec<((&'static str, &'static str), Reply)> {
                 json!({"blocks": [
                     {"type": "fallback", "from": {"model": "claude-a"}, "to": {"model": "claude-b"}},
                     {"type": "compaction", "content": "So far: nothing."},
-                    {"type": "text", "text": "On we go."},
+                    {"type": "text", "bytes": 9},
                 ]}),
             ),
         ),
@@ -84,7 +84,7 @@ fn cases() -> Vec<((&'static str, &'static str), Reply)> {
                 reply("Searching.", vec![], "pause_turn", [20, 8, 0]),
                 "",
                 json!({"blocks": [
-                    {"type": "text", "text": "Searching."},
+                    {"type": "text", "bytes": 10},
                     {"type": "server_tool_use", "id": "srvtoolu_02", "name": "web_search", "input": {"query": "ants"}},
                 ], "paused": true}),
             ),
@@ -153,8 +153,7 @@ fn a_stream_cut_anywhere_is_whole_or_no_reply() {
 #[test]
 fn messages_behind_each_other_are_one_reply() {
     let (_, stream) = stream!("two-messages");
-    let blocks =
-        json!([{"type": "text", "text": "First. "}, {"type": "tool_use"}, {"type": "text", "text": "Second."}]);
+    let blocks = json!([{"type": "text", "bytes": 7}, {"type": "tool_use"}, {"type": "text", "bytes": 7}]);
     let calls = vec![call("toolu_08", "read", "{\"path\":\"a\"}")];
     let expected =
         with_opaque(reply("First. Second.", calls.clone(), "end_turn", [40, 11, 0]), "", json!({"blocks": blocks}));
@@ -288,7 +287,7 @@ fn one_object_says_the_same_as_a_stream() {
     let expected = with_opaque(
         reply("Yes.", calls, "tool_use", [24, 3, 4]),
         "Hm.",
-        json!({"blocks": [thought, spoken, {"type": "tool_use"}]}),
+        json!({"blocks": [thought, {"type": "text", "bytes": 4}, {"type": "tool_use"}]}),
     );
     assert_eq!(object(json!([thought, spoken, used]), "tool_use"), expected);
     // Arguments that are no object are for others to judge.

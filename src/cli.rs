@@ -34,6 +34,7 @@ pub use value::{SECONDS_MAX, parse_model, parse_session_name};
     subcommand_required = true,
     arg_required_else_help = true,
     args_override_self = true,
+    after_help = "See how it works, without a key: attini demo",
     after_long_help = "\
 Examples:
   attini demo

@@ -10,3 +10,4 @@ mod harness_server;
 mod inventory;
 mod man;
 mod provider_anthropic;
+mod recipes;

@@ -14,7 +14,7 @@ use attini::workspace::Workspace;
 use attini::workspace::root::Root;
 use serde_json::{Value, json};
 
-use crate::support::{ANTHROPIC_KEY, ModelServer, SIGNATURE, reply, repository_path};
+use crate::support::{ANTHROPIC_KEY, Case, ModelServer, SIGNATURE, reply, repository_path};
 
 /// A conversation with one server, which a turn would hold.
 struct Conversation {
@@ -262,4 +262,25 @@ fn a_session_is_taken_from_one_format_to_the_other_and_back() {
     assert_eq!(conversation.ask().text, "Yes.");
     assert!(!Value::Array(conversation.last_messages()).to_string().contains("First."));
     conversation.server.finish();
+}
+
+#[test]
+fn the_command_line_speaks_it_and_changes_providers_between_turns() {
+    let case = Case::new().anthropic().file("a.txt", "one\n").script([
+        reply().reasoning("First.").call("read", json!({"path": "a.txt"})).call("list", json!({})),
+        reply().text("It says one."),
+        reply().reasoning("Second.").call("read", json!({"path": "a.txt"})),
+        reply().text("Still one."),
+        reply().text("Both agree."),
+    ]);
+    case.run(["tell", "What does it say?"]).exit(0).stdout_contains("It says one.");
+    let request = case.server().last_request();
+    assert_eq!(request.messages()[1]["content"][0]["signature"], SIGNATURE);
+    assert!(request.results()[0].1.contains("one"));
+    case.run(["tell", "--model", "openai/test-model", "And now?"]).exit(0).stdout_contains("Still one.");
+    assert!(!case.server().last_request().body.to_string().contains("First."));
+    case.run(["tell", "--model", "anthropic/test-model", "Well?"]).exit(0).stdout_contains("Both agree.");
+    let text = case.server().last_request().body.to_string();
+    assert!(text.contains("First.") && !text.contains("Second."), "{text}");
+    case.server().finish();
 }

@@ -21,6 +21,8 @@ use crate::workspace::World;
 pub struct Executed {
     pub outcome: Outcome,
     pub duration: Duration,
+    /// Whether the tool was called at all; it is not once the interrupt is raised.
+    pub begun: bool,
 }
 
 /// What running needs beside the operation itself.
@@ -60,7 +62,7 @@ pub fn execute(run: &[&Ready<'_>], concurrency: usize, ground: &Ground<'_>) -> V
         .into_iter()
         .map(|slot| {
             let executed = slot.into_inner().unwrap_or_else(PoisonError::into_inner);
-            executed.unwrap_or_else(|| Executed { outcome: cancelled(), duration: Duration::ZERO })
+            executed.unwrap_or_else(|| Executed { outcome: cancelled(), duration: Duration::ZERO, begun: false })
         })
         .collect()
 }
@@ -70,7 +72,7 @@ fn execute_one(ready: &Ready<'_>, ground: &Ground<'_>) -> Executed {
     let tool = &ready.call.tool.tool;
     let reads = tool.effect() == Effect::Read;
     if ground.interrupt.is_raised() {
-        return Executed { outcome: cancelled(), duration: begun.elapsed() };
+        return Executed { outcome: cancelled(), duration: begun.elapsed(), begun: false };
     }
     (ground.started)(ready);
     let label = ready.call.id.file_name();
@@ -91,7 +93,7 @@ fn execute_one(ready: &Ready<'_>, ground: &Ground<'_>) -> Executed {
         Ok(outcome) => outcome,
         Err(payload) => panicked(payload.as_ref(), reads),
     };
-    Executed { outcome, duration: begun.elapsed() }
+    Executed { outcome, duration: begun.elapsed(), begun: true }
 }
 
 /// The outcome of what was not begun because the invocation is to end.

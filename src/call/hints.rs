@@ -1,28 +1,97 @@
 //! The line `next: ...` at the end of a failed result: what to do about it, from a fixed table by code.
 
+/// For every code that a failed result can have.
+const ADVICE: [(&str, &str); 33] = [
+    ("cancelled", "call it again if it is still needed"),
+    ("denied", "do not repeat the call; take another way, or say what you would need it for"),
+    ("earlier_call_denied", "think again in the light of the denial; call it again only if it still makes sense"),
+    ("exists", "choose another path, or change the file that is there"),
+    ("exit_nonzero", "read what it put out, mend the cause, then run it again"),
+    ("interrupted", "look at what it left behind before you repeat it"),
+    ("invalid_arguments", "mend the arguments and call again"),
+    ("invalid_pattern", "mend the pattern, or set `literal`"),
+    ("invalid_schema", "do without this tool; its own description is at fault"),
+    ("io_error", "look at the path with `list`; repeat it only if the cause is gone"),
+    ("is_a_folder", "name a file"),
+    ("limit", "go on with fewer calls in one reply"),
+    ("no_change", "check that the change is not there already"),
+    ("not_a_file", "use `list` for a folder"),
+    ("not_a_folder", "use `read` for a file"),
+    ("not_found", "check the path with `list` or `search`"),
+    ("outside_reach", "use a path inside the workspace"),
+    ("panic", "take another way; the tool itself is at fault"),
+    ("patch_mismatch", "`read` the lines again and give `before` exactly as they are"),
+    ("signal", "read what it put out before you run it again"),
+    ("spawn_failed", "check that the program exists and is spelt right"),
+    ("stale", "`read` the present state, then decide again"),
+    ("status_lost", "look at what it left behind before you repeat it"),
+    ("timeout", "run something narrower"),
+    ("too_large", "take a smaller part"),
+    ("truncated_reply", "send a shorter reply, with fewer or smaller calls"),
+    ("unknown_outcome", "look at what it left behind before you repeat it"),
+    ("unknown_tool", "call one of the tools that exist"),
+    ("would_ask", "do not repeat the call; take another way, or say what you would need it for"),
+    ("http_status", "check the address, or take another source"),
+    ("redirect_refused", "ask for the address it leads to, or take another source"),
+    ("fetch_failed", "check the address; try again later if the cause may pass"),
+    ("not_text", "take another source, or download it with a command"),
+];
+
 /// What the model should do next about a result with that code; `detail` is what this very call adds.
 pub fn next_line(code: &str, detail: Option<&str>) -> Option<String> {
-    let advice = match code {
-        "not_found" => "check the path with `list` or `search`",
-        "patch_mismatch" => "`read` the lines again and give `before` exactly as they are",
-        "invalid_arguments" | "invalid_pattern" => "mend the arguments and call again",
-        "unknown_tool" => "call one of the tools that exist",
-        "denied" | "would_ask" => "do not repeat the call; take another way, or say what you would need it for",
-        "earlier_call_denied" => "think again in the light of the denial; call it again only if it still makes sense",
-        "stale" => "`read` the present state, then decide again",
-        "timeout" => "run something narrower",
-        "limit" => "go on with fewer calls in one reply",
-        "truncated_reply" => "send a shorter reply, with fewer or smaller calls",
-        "not_a_file" => "use `list` for a folder",
-        "not_a_folder" => "use `read` for a file",
-        "outside_reach" => "use a path inside the workspace",
-        "too_large" => "take a smaller part",
-        "spawn_failed" => "check that the program exists and is spelt right",
-        "unknown_outcome" | "interrupted" => "look at what it left behind before you repeat it",
-        _ => return detail.map(|detail| format!("next: {detail}")),
-    };
-    Some(match detail {
-        Some(detail) => format!("next: {advice}; {detail}"),
-        None => format!("next: {advice}"),
-    })
+    let advice = ADVICE.iter().find(|(known, _)| *known == code).map(|(_, advice)| *advice);
+    match (advice, detail) {
+        (Some(advice), Some(detail)) => Some(format!("next: {advice}; {detail}")),
+        (Some(advice), None) => Some(format!("next: {advice}")),
+        (None, Some(detail)) => Some(format!("next: {detail}")),
+        (None, None) => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+
+    /// Every string literal that stands where a failed result gets its code.
+    fn codes_in(folder: &Path, found: &mut Vec<String>) {
+        for entry in fs_err::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                codes_in(&path, found);
+            } else if path.extension().is_some_and(|extension| extension == "rs") && !path.ends_with("hints.rs") {
+                let text = fs_err::read_to_string(&path).unwrap();
+                for maker in ["Refusal::new(", "Outcome::error(", "ResultStatus::Error,", "ResultStatus::Cancelled,"] {
+                    for (position, _) in text.match_indices(maker) {
+                        let behind = text[position + maker.len()..].trim_start();
+                        let literal = behind.strip_prefix('"').and_then(|literal| literal.split('"').next());
+                        let is_code =
+                            |literal: &&str| literal.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_');
+                        found.extend(literal.filter(is_code).map(str::to_owned));
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn every_code_has_its_advice() {
+        let mut codes = Vec::new();
+        codes_in(&Path::new(env!("CARGO_MANIFEST_DIR")).join("src"), &mut codes);
+        assert!(codes.len() > 20, "the codes are no longer found: {codes:?}");
+        let unknown: Vec<&String> = codes.iter().filter(|code| next_line(code, None).is_none()).collect();
+        assert!(unknown.is_empty(), "{unknown:?}");
+    }
+
+    #[test]
+    fn what_the_call_adds_stands_behind_the_advice() {
+        assert_eq!(next_line("timeout", None).as_deref(), Some("next: run something narrower"));
+        assert_eq!(
+            next_line("unknown_tool", Some("the nearest names are read")).as_deref(),
+            Some("next: call one of the tools that exist; the nearest names are read")
+        );
+        assert_eq!(next_line("new", Some("x")).as_deref(), Some("next: x"));
+        assert_eq!(next_line("new", None), None);
+    }
 }

@@ -16,6 +16,7 @@ pub mod coercion;
 pub mod committed;
 pub mod decided;
 pub mod executed;
+pub mod fanned;
 pub mod hints;
 pub mod planned;
 pub mod proposed;

@@ -174,16 +174,17 @@ struct Planner<'a, 's> {
 
 impl<'a> Planner<'a, '_> {
     fn next(&mut self, operation: &'a OpenOperation<'a>) -> Next<'a> {
+        let settled = self.situation.decisions.settled(&operation.id);
+        // What a person said no to stays denied, whatever becomes of the calls before it.
+        if let Settled::Refused(call) = settled {
+            return Next::Answered(settled::refusal(call));
+        }
         if self.would_ask {
             let answer = would_ask("A call before this one would have to ask a person.");
             return Next::WouldAsk { answer, grant: None };
         }
-        let settled = self.situation.decisions.settled(&operation.id);
         if matches!(settled, Settled::Stranded) {
             return Next::Strand;
-        }
-        if let Settled::Refused(call) = settled {
-            return Next::Answered(settled::refusal(call));
         }
         let call = match &operation.checked {
             Ok(call) => call,

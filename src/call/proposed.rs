@@ -23,10 +23,8 @@ pub fn take_in(calls: Vec<ToolCall>, history: &History) -> Vec<ToolCall> {
     for mut call in calls {
         bound(&mut call.name, NAME_BYTES_MAX);
         bound(&mut call.arguments, ARGUMENTS_BYTES_MAX);
-        let repeated = sent.iter().find(|(id, _)| !call.id.is_empty() && *id == call.id).map(|&(_, index)| index);
-        if let Some(index) = repeated
-            && is_one_call(&taken[index], &call)
-        {
+        let mut same_id = sent.iter().filter(|(id, _)| !call.id.is_empty() && *id == call.id).map(|&(_, index)| index);
+        if let Some(index) = same_id.find(|&index| is_one_call(&taken[index], &call)) {
             if call.arguments.len() > taken[index].arguments.len() {
                 taken[index].arguments = call.arguments;
             }
@@ -103,6 +101,10 @@ mod tests {
             (vec![call("a", "read", "{\"x\":1}"), call("a", "read", "{\"x\"")], vec![("a", "{\"x\":1}")]),
             (
                 vec![call("a", "read", "{\"x\":1}"), call("a", "read", "{\"x\":2}")],
+                vec![("a", "{\"x\":1}"), ("call_2", "{\"x\":2}")],
+            ),
+            (
+                vec![call("a", "read", "{\"x\":1}"), call("a", "read", "{\"x\":2}"), call("a", "read", "{\"x\":2}")],
                 vec![("a", "{\"x\":1}"), ("call_2", "{\"x\":2}")],
             ),
             (vec![call("a", "read", "{}"), call("a", "list", "{}")], vec![("a", "{}"), ("call_2", "{}")]),

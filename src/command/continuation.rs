@@ -52,7 +52,7 @@ pub fn carry_out(
         equipment.rules = invocation.rules(Some(folder), Some(number), &recorded_deny, &trust)?;
     }
     let turn = equipment.into_turn(invocation, folder, opened.log);
-    Ok(Status::of_result(&run(turn, Some(pending))))
+    Ok(Status::of_result(&run(invocation, turn, Some(pending))))
 }
 
 /// Where the rules of a grant are stored.
@@ -74,7 +74,7 @@ pub fn rules_file<'a>(invocation: &'a Invocation, folder: &'a SessionFolder, sco
 pub fn go_on(invocation: &Invocation, opened: Continued<'_>, equipment: Equipment) -> Status {
     let mut turn: Turn<'_> = equipment.into_turn(invocation, opened.folder, opened.log);
     match turn.repair(|_: &OperationId| false) {
-        Ok(()) => Status::of_result(&run(turn, None)),
+        Ok(()) => Status::of_result(&run(invocation, turn, None)),
         Err(error) => Status::of_result(&finish(turn, Err(error))),
     }
 }

@@ -13,6 +13,7 @@ use crate::exit::Status;
 use crate::failure::Failure;
 use crate::interrupt::Interrupt;
 use crate::report::line::{Line, Tone};
+use crate::report::shell_quote;
 
 const PROMPT: &str = "The greeting is misspelt. Find it, mend it, and run the test.";
 const MODEL: &str = "scripted/demo";
@@ -34,20 +35,23 @@ pub fn run(parsed: Parsed, environment: Environment, interrupt: Interrupt) -> an
     let mut parsed = parsed;
     parsed.global.workspace = Some(folder.clone());
     let invocation = Invocation::new(&parsed, environment, interrupt)?;
-    let words =
-        [format!("a throw-away workspace: {}", folder.display()), format!("the scripted model is told: {PROMPT}")];
-    invocation.reporter.notice(&words.map(|line| Line::new(Tone::Dim, &line)));
+    let shown = folder.display().to_string();
+    invocation.reporter.notice(&[
+        Line::new(Tone::Dim, &format!("a throw-away workspace: {shown}")),
+        Line::new(Tone::Dim, &format!("the scripted model is told: {PROMPT}")),
+        Line::empty(),
+    ]);
     let options = TurnOptions { model: Some(MODEL.to_owned()), ..TurnOptions::default() };
     let status = tell::tell(&invocation, PROMPT, &options)?;
     if status == Status::AwaitingApproval {
-        let prefix = &invocation.command_prefix;
+        let git = shell_quote(["git", "-C", &shown, "diff"]);
         invocation.reporter.notice(&[
             Line::empty(),
-            Line::new(Tone::Heading, "Look before you decide:"),
-            Line::plain(&format!("  {prefix} status")),
-            Line::plain(&format!("  {prefix} diff")),
-            Line::new(Tone::Heading, "Then let the command run, and the turn ends with the answer:"),
-            Line::plain(&format!("  {prefix} approve")),
+            Line::new(Tone::Heading, "What you see here:"),
+            Line::plain("The patch ran unasked, for git can give back the file as it was. See what it changed:"),
+            Line::plain(&format!("  {git}")),
+            Line::plain("A program runs only with your consent, so the turn was written down and attini exited (10)."),
+            Line::plain("Approve it with the first of the commands above, and the turn ends with the answer."),
         ]);
     }
     Ok(status)

@@ -40,9 +40,8 @@ impl Invocation {
         ensure_name(&session)?;
         let rule_options: Result<Vec<Rule>, Failure> = parsed.rules.iter().map(parse_rule).collect();
         let rule_options = rule_options?;
-        let mut options = report_options(parsed);
+        let mut options = report_options(parsed, &environment);
         options.session = Some(session.clone());
-        options.command_prefix = prefix(parsed, &environment, &session);
         let command_prefix = options.command_prefix.clone();
         let reporter = Reporter::new(options);
         Ok(Self { environment, workspace, session, interrupt, rule_options, command_prefix, reporter })
@@ -102,16 +101,21 @@ fn parse_rule(option: &RuleOption) -> Result<Rule, Failure> {
 }
 
 /// The options that were typed to name workspace and session.
-fn prefix(parsed: &Parsed, environment: &Environment, session: &str) -> String {
+fn prefix(parsed: &Parsed, environment: &Environment) -> String {
     let program = program_word(std::env::args_os().next().as_deref(), environment.get("PATH"));
     let workspace = parsed.global.workspace.as_ref().map(|path| path.display().to_string());
-    command_prefix(&program, workspace.as_deref(), parsed.global.session.as_ref().map(|_| session))
+    command_prefix(&program, workspace.as_deref(), parsed.global.session.as_deref())
 }
 
 /// How to report for a command line that parsed.
-pub fn report_options(parsed: &Parsed) -> ReportOptions {
-    ReportOptions { mode: Mode::from(parsed.output), volume: super::volume(&parsed.global), ..ReportOptions::default() }
-        .with_streams(super::colour_asked_for(parsed.global.color))
+pub fn report_options(parsed: &Parsed, environment: &Environment) -> ReportOptions {
+    let options = ReportOptions {
+        mode: Mode::from(parsed.output),
+        volume: super::volume(&parsed.global),
+        command_prefix: prefix(parsed, environment),
+        ..ReportOptions::default()
+    };
+    options.with_streams(super::colour_asked_for(parsed.global.color))
 }
 
 fn find_workspace(global: &GlobalOptions, environment: &Environment) -> anyhow::Result<Workspace> {

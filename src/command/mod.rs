@@ -31,7 +31,7 @@ use crate::session::record;
 pub fn run(parsed: Parsed, environment: Environment, interrupt: Interrupt) -> Status {
     let name = parsed.command.name();
     let is_turn = parsed.command.turn_options().is_some() || matches!(parsed.command, Command::Demo);
-    let reporter = Reporter::new(invocation::report_options(&parsed));
+    let reporter = Reporter::new(invocation::report_options(&parsed, &environment));
     let listening = interrupt
         .listen()
         .map_err(|error| Failure::new(Status::Error, format!("signals cannot be listened for: {error}")).into());

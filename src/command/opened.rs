@@ -11,7 +11,7 @@ use crate::config::layers::ensure_tools_exist;
 use crate::config::trust::Trust;
 use crate::exit::Status;
 use crate::failure::Failure;
-use crate::permission::{Rule, Rules};
+use crate::permission::{Rule, Rules, RulesFile};
 use crate::provider::{self, Connected};
 use crate::report::event::{Event, TurnResult};
 use crate::session::folder::SessionFolder;
@@ -199,14 +199,29 @@ pub fn user_record(turn: u64, text: &str, settings: &TurnSettings) -> Record {
 }
 
 /// Runs the turn to its ending, whatever that is, and tells of it.
-pub fn run(mut turn: Turn<'_>, pending: Option<&PendingFile>) -> TurnResult {
+pub fn run(invocation: &Invocation, mut turn: Turn<'_>, pending: Option<&PendingFile>) -> TurnResult {
+    let (folder, number) = (turn.folder, turn.history().turn());
     let model = turn.settings.model.clone();
     turn.reporter.tell(Some(turn.history().turn()), &Event::TurnStarted { model });
     let ended = turn.watch_time().and_then(|()| match pending {
         Some(file) => turn.repair_started(file).and_then(|()| turn.go_on(Some(file))),
         None => turn.go_on(None),
     });
-    finish(turn, ended)
+    let is_over = matches!(ended, Ok(Ending::Completed));
+    let result = finish(turn, ended);
+    if is_over {
+        forget_turn_rules(invocation, folder, number);
+    }
+    result
+}
+
+/// Takes the rules that counted in one turn alone out of the session's file. They no longer count anyway, so that
+/// failing to do so is no more than worth a warning.
+pub fn forget_turn_rules(invocation: &Invocation, folder: &SessionFolder, turn: u64) {
+    let forgotten = invocation.trust().and_then(|mut trust| RulesFile::session(folder).remove_turn(turn, &mut trust));
+    if let Err(error) = forgotten {
+        invocation.reporter.warning(&format!("the rules of turn {turn} stay in the session's rules file: {error:#}"));
+    }
 }
 
 /// Puts the ending on disk, then tells of it. What cannot be put there is the ending.

@@ -3,7 +3,7 @@
 use std::io::Read;
 
 use super::invocation::Invocation;
-use super::opened::{Equipment, complete_finished, open, run, user_record};
+use super::opened::{Equipment, complete_finished, forget_turn_rules, open, run, user_record};
 use crate::cli::{TellArguments, TurnOptions};
 use crate::clock;
 use crate::config::Config;
@@ -61,11 +61,12 @@ pub fn tell(invocation: &Invocation, prompt: &str, options: &TurnOptions) -> any
                 None => turn.repair(|_| false)?,
             }
             turn.log.append(&user)?;
+            forget_turn_rules(invocation, folder, number - 1);
             turn.elapsed_before_ms = 0;
             turn
         }
     };
-    Ok(Status::of_result(&run(turn, None)))
+    Ok(Status::of_result(&run(invocation, turn, None)))
 }
 
 fn session_record() -> Record {

@@ -146,6 +146,21 @@ fn apply_tool(tool: &mut ToolConfig, reader: &Reader<'_>, within: &reader::Entry
     Ok(())
 }
 
+/// Every key there is, with the tables it stands in: `limits.rounds`, `providers.NAME.api`.
+pub fn names() -> Vec<String> {
+    let tables: [(&str, Vec<&str>); 5] = [
+        ("limits.", LIMITS.map(|(key, _, _)| key).to_vec()),
+        ("dispatch.", DISPATCH_KEYS.to_vec()),
+        ("environment.", ENVIRONMENT_KEYS.to_vec()),
+        ("providers.NAME.", PROVIDER_KEYS.to_vec()),
+        ("tools.NAME.", TOOL_KEYS.to_vec()),
+    ];
+    let is_table = |key: &&str| tables.iter().any(|(table, _)| table.split('.').next() == Some(*key));
+    let plain = TOP_KEYS.into_iter().filter(|key| !is_table(key)).map(str::to_owned);
+    let within = tables.iter().flat_map(|(table, keys)| keys.iter().map(move |key| format!("{table}{key}")));
+    plain.chain(within).collect()
+}
+
 /// Names of providers and tools stand in `PROVIDER/MODEL`, in messages and on the wire.
 fn ensure_name(reader: &Reader<'_>, entry: &reader::Entry<'_>, what: &str) -> Result<()> {
     let fits = !entry.key.is_empty()

@@ -96,7 +96,7 @@ fn default_model_with(variable: Variable<'_>) -> Option<String> {
 }
 
 fn ways_to_go_on(key_variable: &str) -> String {
-    format!("set {key_variable}; or use a local server (-m ollama/NAME); or try it without a model (-m scripted/demo)")
+    format!("set {key_variable}; or use a local server (-m ollama/NAME); or see how it works without one: attini demo")
 }
 
 fn resolve(name: &str, model: &str, config: &Config, variable: Variable<'_>) -> anyhow::Result<Resolved> {
@@ -232,7 +232,7 @@ mod tests {
             ("opnai/gpt-5", &[], "unknown_provider", "did you mean openai?"),
             ("nothing-like-it/x", &[], "unknown_provider", "known are anthropic, deepseek"),
             ("openai/gpt-5", &[], "missing_key", "OPENAI_API_KEY"),
-            ("openai/gpt-5", &[("OPENAI_API_KEY", " ")], "missing_key", "scripted/demo"),
+            ("openai/gpt-5", &[("OPENAI_API_KEY", " ")], "missing_key", "attini demo"),
             ("openai/gpt-5", &[("OPENAI_API_KEY", "a\nb")], "usage", "no key has"),
             ("groq/x", &[("GROQ_API_KEY", "test-key-0"), ("GROQ_BASE_URL", "nonsense")], "usage", "http://"),
             ("anthropic/claude-x", &[], "missing_key", "ANTHROPIC_API_KEY"),

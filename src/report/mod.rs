@@ -175,7 +175,7 @@ impl Reporter {
 
     /// `attini: ...` and `hint: ...` on stderr, for an error that is in no result object.
     pub fn error(&self, failure: &Failure) {
-        self.writer().write_stderr(&error_lines(&failure.message, failure.hint.as_deref()));
+        self.writer().write_error(&failure.message, failure.hint.as_deref());
     }
 
     /// Whether something written to stdout was lost.
@@ -192,10 +192,13 @@ impl Reporter {
     }
 }
 
-fn error_lines(message: &str, hint: Option<&str>) -> Vec<Line> {
+/// Hints name commands as `` `attini ...` ``; they are shown as they have to be typed here, after `command_prefix`.
+fn error_lines(message: &str, hint: Option<&str>, command_prefix: &str) -> Vec<Line> {
     let mut lines = Line::all(Tone::Error, "attini: ", "  ", message);
     if let Some(hint) = hint {
-        lines.extend(Line::all(Tone::Plain, "hint: ", "  ", hint));
+        let typed = if command_prefix.is_empty() { "attini" } else { command_prefix };
+        let hint = hint.replace("`attini ", &format!("`{typed} "));
+        lines.extend(Line::all(Tone::Plain, "hint: ", "  ", &hint));
     }
     lines
 }

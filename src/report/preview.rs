@@ -132,12 +132,15 @@ pub fn commands(pending: &[PendingView], prefix: &str) -> Vec<Line> {
     if undecided.is_empty() {
         typed.push("resume".to_owned());
     }
-    if undecided.iter().any(|view| view.needs == Needs::Approval) {
+    let approvals = undecided.iter().filter(|view| view.needs == Needs::Approval).count();
+    if approvals > 0 {
         typed.push("approve".to_owned());
     }
     for view in undecided.iter().take(CALLS_WITH_COMMANDS_MAX) {
         let id = shell_quote([&view.id]);
         match view.needs {
+            // Without an ID it is the same.
+            Needs::Approval if approvals == 1 => {}
             Needs::Approval => typed.push(format!("approve {id}")),
             Needs::Answer => typed.push(format!("answer {id} '...'")),
             Needs::Nothing => continue,
@@ -274,6 +277,10 @@ To go on, type one of:
 "
         );
         assert!(suspended(&[], "attini").is_empty());
+        assert_eq!(
+            paint(&commands(&pending[..1], "attini"), false),
+            "  attini approve\n  attini approve call_2 --grant session\n  attini deny call_2 --reason '...'\n"
+        );
     }
 
     #[test]

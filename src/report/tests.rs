@@ -228,7 +228,6 @@ call_2 (command): cargo test
 
 To go on, type one of:
   attini -C /w approve
-  attini -C /w approve call_2
   attini -C /w approve call_2 --grant session
   attini -C /w deny call_2 --reason '...'
 ";
@@ -245,9 +244,10 @@ To go on, type one of:
         "{{\"type\":\"awaiting\",\"at\":\"T\",\"session\":\"main\",\"turn\":3,\"pending\":{pending}}}\n{object}"
     );
     for (mode, stdout) in [(Mode::Text, String::new()), (Mode::Json, object), (Mode::Events, event)] {
-        for volume in [Volume::Normal, Volume::Quiet] {
+        // A blank line sets it apart from the progress above it, where there is any.
+        for (volume, above) in [(Volume::Normal, "\n"), (Volume::Quiet, "")] {
             let options = ReportOptions { volume, ..options(mode) };
-            assert_eq!(seen(options, suspended_turn), (stdout.clone(), expected.to_owned()), "{mode:?}");
+            assert_eq!(seen(options, suspended_turn), (stdout.clone(), format!("{above}{expected}")), "{mode:?}");
         }
     }
 }
@@ -323,6 +323,21 @@ fn errors_are_told_on_stderr_and_in_the_object() {
     }
     let (_, only_told) = seen(options(Mode::Json), |reporter| reporter.error(&failure));
     assert_eq!(only_told, stderr);
+}
+
+#[test]
+fn hints_name_commands_as_they_have_to_be_typed() {
+    let failure = Failure::usage("stopped").hint("`attini resume` goes on, `attini status` says where");
+    for (prefix, expected) in [
+        ("", "`attini resume` goes on, `attini status` says where"),
+        ("target/attini -s ci", "`target/attini -s ci resume` goes on, `target/attini -s ci status` says where"),
+    ] {
+        let options = ReportOptions { command_prefix: prefix.to_owned(), ..options(Mode::Json) };
+        let (stdout, stderr) = seen(options, |reporter| reporter.finish(&TurnResult::failed(&failure)));
+        assert_eq!(stderr, format!("attini: stopped\nhint: {expected}\n"));
+        let object: Value = serde_json::from_str(&stdout).unwrap();
+        assert_eq!(object["error"]["hint"], json!(failure.hint));
+    }
 }
 
 #[test]

@@ -176,7 +176,11 @@ impl Writer {
 
     pub(super) fn finish(&mut self, result: &TurnResult) {
         self.flush_all();
-        self.write_stderr(&preview::suspended(&result.pending, &self.options.command_prefix));
+        let mut suspended = preview::suspended(&result.pending, &self.options.command_prefix);
+        if !suspended.is_empty() && !self.is_quiet() {
+            suspended.insert(0, Line::empty());
+        }
+        self.write_stderr(&suspended);
         if self.is_verbose()
             && let (Some(rounds), Some(calls), Some(usage)) = (result.rounds, result.tool_calls, result.usage)
         {
@@ -185,7 +189,7 @@ impl Writer {
             self.write_stderr(&[Line::new(Tone::Dim, &line)]);
         }
         if let Some(error) = &result.error {
-            self.write_stderr(&error_lines(&error.message, error.hint.as_deref()));
+            self.write_error(&error.message, error.hint.as_deref());
         }
         let at = (self.clock)();
         self.final_object(|| object::of_result(&at, result));
@@ -200,7 +204,7 @@ impl Writer {
     ) {
         self.flush_all();
         if let Some(failure) = error {
-            self.write_stderr(&error_lines(&failure.message, failure.hint.as_deref()));
+            self.write_error(&failure.message, failure.hint.as_deref());
         }
         let at = (self.clock)();
         self.final_object(|| object::of_command(&at, name, status, fields, error));
@@ -247,6 +251,11 @@ impl Writer {
         } else {
             self.write_stdout(&masked);
         }
+    }
+
+    pub(super) fn write_error(&mut self, message: &str, hint: Option<&str>) {
+        let lines = error_lines(message, hint, &self.options.command_prefix);
+        self.write_stderr(&lines);
     }
 
     pub(super) fn write_stderr(&mut self, lines: &[Line]) {

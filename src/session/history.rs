@@ -12,6 +12,9 @@ use crate::session::record::{
     ToolResultRecord, ToolStartRecord, TurnEndRecord, TurnStatus, Usage, UserRecord,
 };
 
+/// Turns and rounds are counted below this: what every reader of JSON keeps exact, and far beyond any conversation.
+const NUMBER_END: u64 = 1 << 53;
+
 /// A conversation, or the beginning of one.
 #[derive(Debug, Clone, Default)]
 pub struct History {
@@ -151,10 +154,11 @@ impl History {
     }
 
     fn apply_user(&mut self, user: &UserRecord) -> Result<(), String> {
-        let last = self.turn();
+        let last = self.last_turn_and_round().0;
         if user.turn <= last {
             return Err(format!("the turn goes back: {} follows {last}", user.turn));
         }
+        ensure_countable(user.turn)?;
         self.turn_end = None;
         self.limit_reached = None;
         self.entries.push(Entry::User(user.clone()));
@@ -162,26 +166,40 @@ impl History {
     }
 
     fn apply_assistant(&mut self, assistant: &AssistantRecord) -> Result<(), String> {
-        let last = (self.turn(), self.last_round().map_or(0, |round| round.assistant.round));
-        let this = (assistant.turn, assistant.round);
         if self.entries.is_empty() {
             return Err("an `assistant` record before any `user` record".to_owned());
         }
-        if this.0 < last.0 || (this.0 == last.0 && this.1 < last.1) {
+        let last = self.last_turn_and_round();
+        let this = (assistant.turn, assistant.round);
+        if this < last {
             return Err(format!(
                 "the turn goes back: turn {} round {} follows turn {} round {}",
                 this.0, this.1, last.0, last.1
             ));
         }
+        ensure_countable(this.0.max(this.1))?;
         let round = self.entries.len();
+        let mut calls = HashMap::new();
         for (index, call) in assistant.tool_calls.iter().enumerate() {
-            if self.calls.insert(call.id.clone(), (round, index)).is_some() {
+            let before = calls.insert(call.id.clone(), (round, index));
+            if before.is_some() || self.calls.contains_key(&call.id) {
                 return Err(format!("the call id {} is used a second time", call.id));
             }
         }
+        // Only a record that is taken in as a whole leaves a trace: who lists every fault goes on behind a refused one.
+        self.calls.extend(calls);
         let calls = vec![CallProgress::default(); assistant.tool_calls.len()];
         self.entries.push(Entry::Round(Round { assistant: assistant.clone(), calls }));
         Ok(())
+    }
+
+    /// Where the last record that counts stands; what follows may not lie before it.
+    fn last_turn_and_round(&self) -> (u64, u64) {
+        match self.entries.last() {
+            Some(Entry::Round(round)) => (round.assistant.turn, round.assistant.round),
+            Some(Entry::User(user)) => (user.turn, 0),
+            None => (0, 0),
+        }
     }
 
     fn apply_result(&mut self, result: &ToolResultRecord) -> Result<(), String> {
@@ -367,6 +385,11 @@ impl History {
             _ => Standing::Unfinished,
         }
     }
+}
+
+/// Refuses a number that nothing could follow.
+fn ensure_countable(number: u64) -> Result<(), String> {
+    if number < NUMBER_END { Ok(()) } else { Err(format!("{number} is no number of a turn or round")) }
 }
 
 impl CallProgress {

@@ -29,7 +29,8 @@ pub struct Log {
     history: History,
     /// Length up to the end of the last whole record.
     length: u64,
-    unsynced: bool,
+    /// The part of it that is known to be on disk.
+    synced: u64,
     broken: Option<String>,
 }
 
@@ -59,7 +60,8 @@ impl Log {
             .replace(Path::new(FILE_NAME), &bytes, FILE_MODE)
             .map_err(|error| unwritable(folder, "cannot be made", &error))?;
         let file = open_append(folder).map_err(|error| unwritable(folder, "cannot be opened", &error))?;
-        Ok(Self { file, history, length: bytes.len() as u64, unsynced: false, broken: None })
+        let length = bytes.len() as u64;
+        Ok(Self { file, history, length, synced: length, broken: None })
     }
 
     /// Opens the log, mends its tail, and returns it with what there is to report about that. `None`: there is no log,
@@ -86,7 +88,7 @@ impl Log {
                 ));
             }
         }
-        Ok(Some((Self { file, history: loaded.history, length, unsynced: false, broken: None }, warnings)))
+        Ok(Some((Self { file, history: loaded.history, length, synced: length, broken: None }, warnings)))
     }
 
     /// Reads the log without touching it: whole records count, a torn tail is passed over.
@@ -112,18 +114,17 @@ impl Log {
             return Err(self.fail(&error));
         }
         self.length += bytes.len() as u64;
-        self.unsynced = true;
         Ok(())
     }
 
     /// Returns once every record so far is on disk.
     pub fn barrier(&mut self) -> anyhow::Result<()> {
         self.ensure_whole()?;
-        if self.unsynced {
+        if self.synced < self.length {
             if let Err(error) = self.file.sync_data() {
                 return Err(self.fail(&error));
             }
-            self.unsynced = false;
+            self.synced = self.length;
         }
         Ok(())
     }
@@ -137,10 +138,24 @@ impl Log {
 
     fn fail(&mut self, error: &std::io::Error) -> anyhow::Error {
         let message = format!("{FILE_NAME} cannot be written: {error}");
+        self.forget_unwritten();
         self.broken = Some(message.clone());
         Failure::persistence(message)
             .hint("what was recorded before is safe; make room or mend the disk, then `attini resume`")
             .into()
+    }
+
+    /// Takes back what is not on disk, so that nobody is told of it.
+    fn forget_unwritten(&mut self) {
+        if self.file.sync_data().is_ok() {
+            self.synced = self.length;
+        }
+        let mut reader = BufReader::new(&self.file);
+        let folded = reader.seek(SeekFrom::Start(0)).map_err(anyhow::Error::from);
+        let folded = folded.and_then(|_| fold(reader.take(self.synced), FILE_NAME));
+        if let Ok(loaded) = folded {
+            self.history = loaded.history;
+        }
     }
 }
 
@@ -173,7 +188,11 @@ fn load(folder: &SessionFolder) -> anyhow::Result<Option<Loaded>> {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
         Err(error) => return Err(anyhow::Error::new(error).context(format!("{shown} cannot be opened"))),
     };
-    let mut reader = BufReader::new(file);
+    fold(BufReader::new(file), &shown).map(Some)
+}
+
+/// Reads records to the end. `shown` names the file in errors.
+fn fold(mut reader: impl BufRead, shown: &str) -> anyhow::Result<Loaded> {
     let mut loaded = Loaded { history: History::default(), tail: Tail::Whole, length: 0, file_length: 0 };
     let mut line = Vec::new();
     for number in 1_u64.. {
@@ -186,11 +205,11 @@ fn load(folder: &SessionFolder) -> anyhow::Result<Option<Loaded>> {
         loaded.file_length += read;
         let terminated = line.ends_with(b"\n");
         if !terminated && read == LINE_BYTES_MAX {
-            return Err(damaged(&shown, number, &format!("the line is longer than {LINE_BYTES_MAX} bytes")));
+            return Err(damaged(shown, number, &format!("the line is longer than {LINE_BYTES_MAX} bytes")));
         }
         match serde_json::from_slice::<Record>(&line) {
             Ok(record) => {
-                loaded.history.apply(&record).map_err(|violation| damaged(&shown, number, &violation))?;
+                loaded.history.apply(&record).map_err(|violation| damaged(shown, number, &violation))?;
                 loaded.length = loaded.file_length;
                 if !terminated {
                     loaded.tail = Tail::Unterminated;
@@ -198,13 +217,13 @@ fn load(folder: &SessionFolder) -> anyhow::Result<Option<Loaded>> {
             }
             // What a kill leaves is one fragment at the end, behind a log that began whole.
             Err(_) if !terminated && number > 1 => loaded.tail = Tail::Fragment { offset: loaded.length },
-            Err(error) => return Err(damaged(&shown, number, &format!("it is not a record: {error}"))),
+            Err(error) => return Err(damaged(shown, number, &format!("it is not a record: {error}"))),
         }
     }
     if loaded.file_length == 0 {
-        return Err(damaged(&shown, 1, "the file is empty"));
+        return Err(damaged(shown, 1, "the file is empty"));
     }
-    Ok(Some(loaded))
+    Ok(loaded)
 }
 
 fn damaged(shown: &str, number: u64, what: &str) -> anyhow::Error {

@@ -40,7 +40,10 @@ pub fn ensure_fits(file: &PendingFile, history: &History) -> Result<(), Failure>
     if file.digest != PendingFile::digest_of(&file.calls) {
         return Err(misfit("its digest is not that of its calls; the file was changed".to_owned()));
     }
-    for call in &file.calls {
+    for (index, call) in file.calls.iter().enumerate() {
+        if file.calls[..index].iter().any(|before| before.operation_id() == call.operation_id()) {
+            return Err(misfit(format!("it lists {} twice", call.operation_id())));
+        }
         let in_last_round = history
             .last_round()
             .is_some_and(|round| round.assistant.tool_calls.iter().any(|known| known.id == call.id));
@@ -139,6 +142,7 @@ fn ensure_decidable(call: &PendingCall, verdict: &Verdict) -> Result<(), Failure
 /// makes the undecided patches stacked on it stale at once.
 pub fn decide(file: &mut PendingFile, selected: &[usize], verdict: &Verdict) {
     let now = clock::now();
+    let mut denied = Vec::new();
     for &index in selected {
         let call = &mut file.calls[index];
         if call.decision.is_some() {
@@ -148,9 +152,13 @@ pub fn decide(file: &mut PendingFile, selected: &[usize], verdict: &Verdict) {
         call.decided_at = Some(now.clone());
         if let Verdict::Deny { reason } = verdict {
             call.reason.clone_from(reason);
-            let denied: Vec<String> = patched_paths(call).map(str::to_owned).collect();
-            make_stale(file, index, denied, &now);
+            denied.push(index);
         }
+    }
+    // Only now, so that what was denied together is denied, with its reason, and not merely stale.
+    for index in denied {
+        let paths: Vec<String> = patched_paths(&file.calls[index]).map(str::to_owned).collect();
+        make_stale(file, index, paths, &now);
     }
 }
 

@@ -70,7 +70,10 @@ impl Turn<'_> {
             let planned = plan(&operations, &situation);
             match next_run(&planned) {
                 Some(end) => {
-                    self.run_group(&planned[..end], &world, &mut budget)?;
+                    // What is not begun once the interrupt is raised stays as it is, with no start on disk.
+                    if !self.interrupt.is_raised() {
+                        self.run_group(&planned[..end], &world, pending, &mut budget)?;
+                    }
                     if self.interrupt.is_raised() {
                         self.cancel_open(pending, &mut budget)?;
                         return Ok(Dispatched::Interrupted);
@@ -159,7 +162,13 @@ impl Turn<'_> {
 
     /// Runs the operations of a group together, or its single one alone, and commits it with the answers around it, in
     /// the order written.
-    fn run_group(&mut self, group: &[Planned<'_>], world: &World, budget: &mut Budget) -> anyhow::Result<()> {
+    fn run_group(
+        &mut self,
+        group: &[Planned<'_>],
+        world: &World,
+        pending: Option<&PendingFile>,
+        budget: &mut Budget,
+    ) -> anyhow::Result<()> {
         let ready: Vec<&Ready<'_>> = group.iter().filter_map(|planned| planned.next.running()).collect();
         self.start(group, &ready, budget)?;
         let prospects: Vec<Option<Prospect>> =
@@ -168,8 +177,13 @@ impl Turn<'_> {
             ready.iter().map(|ready| ready.call.id.clone()).zip(self.execute_ready(&ready, world)).collect();
         self.execute_repeated(group, world, &mut executed);
         let settlements = group.iter().filter_map(|planned| match &planned.next {
-            Next::Run(_) | Next::RunUnlessRepeated { .. } => executed
+            Next::Run(ready) | Next::RunUnlessRepeated { ready, .. } => executed
                 .remove(&planned.id)
+                // An interrupt came before a carried read was begun: it stays pending.
+                .filter(|executed| {
+                    let reads = ready.call.tool.tool.effect() == Effect::Read;
+                    executed.begun || !reads || pending.is_none_or(|file| file.call(&planned.id).is_none())
+                })
                 .map(|executed| Settlement::of_execution(planned.id.clone(), planned.name, executed)),
             Next::Answered(answer) if !self.is_answered(&planned.id) => {
                 Some(Settlement::of_answer(planned.id.clone(), planned.name, answer.clone()))
@@ -223,6 +237,7 @@ impl Turn<'_> {
                 Some(first) => Some(Executed {
                     outcome: Outcome { code: Some("repeated"), ..first.outcome.clone() },
                     duration: Duration::ZERO,
+                    begun: true,
                 }),
                 None => self.execute_ready(&[ready], world).pop(),
             };

@@ -1,14 +1,20 @@
 //! Leaving a turn: its `turn_end` on disk, then the result object.
 
+use serde_json::Value;
+
 use super::Turn;
 use super::rounds::{Ending, Limit};
 use crate::clock;
 use crate::exit::Status;
 use crate::failure::Failure;
 use crate::report::event::{ErrorView, PendingView, TurnResult};
+use crate::report::to_json;
 use crate::session::history::History;
 use crate::session::pending::{PendingCall, PendingFile};
 use crate::session::record::{Record, TurnEndRecord, TurnStatus};
+
+/// How much of a carried call's arguments is shown.
+const CARRIED_CHARACTERS_MAX: usize = 200;
 
 impl TurnStatus {
     /// As records and pending.json write it.
@@ -154,17 +160,41 @@ impl PendingFile {
     }
 }
 
+/// The arguments on one line, for a call that nobody has looked into yet.
+fn shortened(arguments: &Value) -> String {
+    let whole = to_json(arguments);
+    match whole.char_indices().nth(CARRIED_CHARACTERS_MAX) {
+        Some((end, _)) => format!("{}...", &whole[..end]),
+        None => whole,
+    }
+}
+
 impl PendingCall {
     fn view(&self) -> PendingView {
         PendingView {
             id: self.operation_id().to_string(),
             name: self.name.clone(),
-            summary: self.summary.clone().unwrap_or_default(),
+            summary: self.summary.clone().unwrap_or_else(|| shortened(&self.arguments)),
             needs: self.needs,
             why: self.why.clone(),
             decision: self.decision,
             preview: self.preview.clone(),
             grant: self.grant.clone(),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_carried_call_is_shown_by_its_arguments() {
+        assert_eq!(shortened(&json!({"path": "a\nb"})), r#"{"path":"a\nb"}"#);
+        let long = shortened(&json!({"path": "ü".repeat(1000)}));
+        assert_eq!(long.chars().count(), CARRIED_CHARACTERS_MAX + 3);
+        assert!(long.ends_with("üü..."));
     }
 }

@@ -5,7 +5,7 @@ use crate::call::committed::{Budget, Settlement, commit};
 use crate::call::planned::Answer;
 use crate::call::settled;
 use crate::session::history::{CallProgress, History};
-use crate::session::pending::PendingFile;
+use crate::session::pending::{PendingCall, PendingFile};
 use crate::session::record::{
     Attachment, DecidedBy, Decision, OperationId, PlannedFile, ResultStatus, Scope, ToolCall, TurnStatus,
 };
@@ -115,16 +115,22 @@ impl Turn<'_> {
 
     /// Before a new prompt: a recorded denial becomes its result, all else is repaired, and the old turn is over.
     pub fn drop_pending(&mut self, pending: &PendingFile) -> anyhow::Result<()> {
-        let mut denied = Vec::new();
-        for call in &pending.calls {
-            let open = self.history().call(&call.id).is_some_and(|(_, progress)| progress.is_open());
-            if open && matches!(call.decision, Some(Decision::Deny | Decision::Stale)) {
+        let mut settlements =
+            repair_orphaned_tool_calls(self.history(), |_| false, |files| recovery_of(files, self.workspace));
+        // In place of the repair, so that the results stand in call order, and one alone for each call, whatever the
+        // file says of it.
+        for settlement in &mut settlements {
+            let started =
+                self.history().call(&settlement.id.call_id).is_some_and(|(_, progress)| progress.is_started());
+            let denied = |call: &&PendingCall| {
+                call.operation_id() == settlement.id && matches!(call.decision, Some(Decision::Deny | Decision::Stale))
+            };
+            if let Some(call) = pending.calls.iter().find(denied).filter(|_| !started) {
                 let answer: Answer = settled::refusal(call);
-                denied.push(Settlement::of_answer(call.operation_id(), &call.name, answer));
+                *settlement = Settlement::of_answer(call.operation_id(), &call.name, answer);
             }
         }
-        self.commit_repairs(denied)?;
-        self.repair(|_| false)?;
+        self.commit_repairs(settlements)?;
         self.append_turn_end(TurnStatus::Dropped, None)?;
         self.log.barrier()?;
         PendingFile::remove(self.folder)

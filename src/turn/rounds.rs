@@ -89,6 +89,8 @@ impl Turn<'_> {
             Dispatched::Suspended(file) => Some(Ending::Suspended(file)),
             Dispatched::WouldAsk(rules) => {
                 if pending.is_some() {
+                    self.repair(|_| false)?;
+                    self.log.barrier()?;
                     PendingFile::remove(self.folder)?;
                 }
                 Some(Ending::WouldAsk(rules))

@@ -54,13 +54,15 @@ fn assess<'r>(
     surroundings: &Surroundings<'_>,
     overlay: &mut Overlay,
 ) -> Result<Option<Recomputed<'r>>, Failure> {
-    if pending.needs == Needs::Nothing {
-        return Ok(None);
-    }
     let mut world = World::default();
     call.tool.tool.look(&call.arguments, surroundings, &mut world);
     // What no longer applies is answered when its turn comes; that is no conflict.
     let Ok(assessment) = call.tool.tool.assess(&call.arguments, &world, overlay) else { return Ok(None) };
+    if pending.needs == Needs::Nothing {
+        // A carried patch is not shown, but what is shown behind it was made on top of it.
+        overlay.extend(assessment.after);
+        return Ok(None);
+    }
     let shown = pending.preview.as_ref();
     if shown.is_none_or(|shown| !crate::call::settled::is_same_effect(shown, &assessment.preview)) {
         return Ok(None);

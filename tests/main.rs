@@ -9,5 +9,6 @@ mod harness_pairing;
 mod harness_server;
 mod inventory;
 mod man;
+mod provider_anthropic;
 mod recipes;
 mod suspension;

@@ -1,6 +1,7 @@
 //! From `PROVIDER/MODEL`, the configuration and the environment to a provider that can be asked.
 
 use super::Provider;
+use super::anthropic::Anthropic;
 use super::catalogue::{self, Dialect};
 use super::http::{Http, Variable};
 use super::openai::OpenAi;
@@ -54,13 +55,7 @@ pub(super) fn connect_with(
     let provider: Box<dyn Provider> = match resolved.api {
         Api::Scripted => Box::new(Scripted::load(model_name, &workspace.root)?),
         Api::OpenAi => Box::new(load_openai(provider_name, &resolved, variable)?),
-        Api::Anthropic => {
-            let message =
-                format!("provider {provider_name}: this version speaks the OpenAI Chat Completions format only");
-            return Err(Failure::usage(message)
-                .hint("openrouter/anthropic/NAME reaches the same models in that format")
-                .into());
-        }
+        Api::Anthropic => Box::new(load_anthropic(provider_name, &resolved, variable)?),
     };
     Ok(Connected {
         provider,
@@ -96,8 +91,7 @@ pub fn default_model() -> Option<String> {
 fn default_model_with(variable: Variable<'_>) -> Option<String> {
     catalogue::ENTRIES
         .iter()
-        .filter(|entry| entry.needs_key && entry.api != Api::Anthropic)
-        .filter(|entry| variable(entry.key_variable).is_some())
+        .filter(|entry| entry.needs_key && variable(entry.key_variable).is_some())
         .find_map(|entry| Some(format!("{}/{}", entry.name, entry.default_model?)))
 }
 
@@ -142,15 +136,7 @@ fn unknown(name: &str, config: &Config) -> Failure {
 }
 
 fn load_openai(name: &str, resolved: &Resolved, variable: Variable<'_>) -> anyhow::Result<OpenAi> {
-    let Some(base_url) = &resolved.base_url else {
-        let failure = Failure::usage(format!("provider {name} has no base address"));
-        return Err(failure.hint(format!("set base_url in [providers.{name}]")).into());
-    };
-    let key = match &resolved.key_variable {
-        Some(key_variable) => load_key(name, key_variable, resolved.needs_key, variable)?,
-        None => None,
-    };
-    let base_url = base_url.trim_end_matches('/');
+    let (base_url, key) = load_base(name, resolved, variable)?;
     Ok(OpenAi::new(
         Http::load(name, base_url, variable)?,
         super::openai::Settings {
@@ -162,6 +148,36 @@ fn load_openai(name: &str, resolved: &Resolved, variable: Variable<'_>) -> anyho
             dialect: resolved.dialect,
         },
     ))
+}
+
+fn load_anthropic(name: &str, resolved: &Resolved, variable: Variable<'_>) -> anyhow::Result<Anthropic> {
+    let (base_url, key) = load_base(name, resolved, variable)?;
+    Ok(Anthropic::new(
+        Http::load(name, base_url, variable)?,
+        super::anthropic::Settings {
+            provider: name.to_owned(),
+            url: format!("{base_url}/v1/messages"),
+            key_variable: resolved.key_variable.clone(),
+            key,
+        },
+    ))
+}
+
+/// The base address without a slash at its end, and the key.
+fn load_base<'a>(
+    name: &str,
+    resolved: &'a Resolved,
+    variable: Variable<'_>,
+) -> anyhow::Result<(&'a str, Option<String>)> {
+    let Some(base_url) = &resolved.base_url else {
+        let failure = Failure::usage(format!("provider {name} has no base address"));
+        return Err(failure.hint(format!("set base_url in [providers.{name}]")).into());
+    };
+    let key = match &resolved.key_variable {
+        Some(key_variable) => load_key(name, key_variable, resolved.needs_key, variable)?,
+        None => None,
+    };
+    Ok((base_url.trim_end_matches('/'), key))
 }
 
 fn load_key(name: &str, key_variable: &str, needed: bool, variable: Variable<'_>) -> anyhow::Result<Option<String>> {
@@ -219,7 +235,7 @@ mod tests {
             ("openai/gpt-5", &[("OPENAI_API_KEY", " ")], "missing_key", "attini demo"),
             ("openai/gpt-5", &[("OPENAI_API_KEY", "a\nb")], "usage", "no key has"),
             ("groq/x", &[("GROQ_API_KEY", "test-key-0"), ("GROQ_BASE_URL", "nonsense")], "usage", "http://"),
-            ("anthropic/claude-x", &[("ANTHROPIC_API_KEY", "test-key-0")], "usage", "this version speaks"),
+            ("anthropic/claude-x", &[], "missing_key", "ANTHROPIC_API_KEY"),
             ("scripted/missing.json", &[], "usage", "missing.json"),
         ];
         for (model, environment, code, words) in cases {
@@ -248,6 +264,8 @@ mod tests {
         assert!(!connected.key_variables.contains(&String::new()));
         let failure = try_connect("local/name", &config, &[]).map(|_| ()).unwrap_err();
         assert_eq!(failure.code, "missing_key");
+        let connected = try_connect("anthropic/claude-x", &config, &[("ANTHROPIC_API_KEY", "test-key-2")]).unwrap();
+        assert_eq!(connected.context_tokens, Some(200_000));
         for model in ["ollama/x", "llamacpp/x", "vllm/x", "scripted/demo"] {
             assert!(try_connect(model, &config, &[]).is_ok(), "{model}");
         }
@@ -274,7 +292,8 @@ mod tests {
         assert_eq!(with(&[]), None);
         assert_eq!(with(&["OPENAI_API_KEY"]).as_deref(), Some("openai/gpt-5-mini"));
         assert_eq!(with(&["GROQ_API_KEY"]).as_deref(), Some("groq/openai/gpt-oss-120b"));
-        assert_eq!(with(&["OLLAMA_API_KEY", "ANTHROPIC_API_KEY"]), None);
+        assert_eq!(with(&["ANTHROPIC_API_KEY", "GROQ_API_KEY"]).as_deref(), Some("anthropic/claude-sonnet-4-5"));
+        assert_eq!(with(&["OLLAMA_API_KEY"]), None);
         assert_eq!(no_model_failure().status, Status::Usage);
     }
 }

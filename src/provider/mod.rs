@@ -4,15 +4,20 @@
 //! permissions or tools beyond their advertised schemas, and records nothing. Every byte of a reply is the service's
 //! own: it is bounded here, and judged by others.
 
+pub mod anthropic;
 pub mod assemble;
 pub mod catalogue;
 mod connect;
 pub mod http;
 pub mod openai;
+mod reading;
 pub mod retry;
 pub mod scripted;
 pub mod sse;
+#[cfg(test)]
+mod stand_in;
 pub mod trouble;
+mod wire;
 
 use serde_json::Value;
 
@@ -53,6 +58,8 @@ pub struct Request<'a> {
     pub temperature: Option<f64>,
     pub reasoning_effort: Option<&'a str>,
     pub output_schema: Option<&'a Value>,
+    /// The tools are told of, so that the history makes sense, and none may be called.
+    pub tool_choice_none: bool,
     /// How many assistant replies the session holds already; `scripted` plays the entry of that index.
     pub replies_before: u64,
 }
@@ -132,7 +139,12 @@ impl Finish {
         match reason {
             "" | "stop" | "tool_calls" | "function_call" | "tool_use" | "end_turn" | "stop_sequence" | "eos"
             | "eos_token" | "STOP" => Self::End,
-            "length" | "max_tokens" | "max_output_tokens" | "model_length" | "MAX_TOKENS" => Self::Length,
+            "length"
+            | "max_tokens"
+            | "max_output_tokens"
+            | "model_length"
+            | "model_context_window_exceeded"
+            | "MAX_TOKENS" => Self::Length,
             "content_filter" | "safety" | "SAFETY" => Self::ContentFilter,
             "refusal" => Self::Refusal,
             "pause_turn" => Self::Pause,

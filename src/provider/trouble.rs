@@ -104,7 +104,7 @@ pub fn of_error_object(service: Service<'_>, value: &Value, retry_after: Option<
     if is_overflow(value, &words) {
         return overflow(error, retry_after);
     }
-    if status_of(value) == Some(429) {
+    if status_of(value) == Some(429) || kinds(value).any(|kind| kind == "rate_limit_error") {
         "rate_limited".clone_into(&mut error.code);
     }
     Trouble { error, again, retry_after }
@@ -126,9 +126,19 @@ fn is_lasting(value: &Value) -> bool {
     }
     let is_final = |kind: &str| {
         let kind = kind.to_ascii_lowercase();
-        ["invalid", "authentication", "permission", "not_found", "unsupported", "content_filter", "context_length"]
-            .iter()
-            .any(|word| kind.contains(word))
+        [
+            "invalid",
+            "authentication",
+            "permission",
+            "billing",
+            "not_found",
+            "too_large",
+            "unsupported",
+            "content_filter",
+            "context_length",
+        ]
+        .iter()
+        .any(|word| kind.contains(word))
     };
     kinds(value).any(is_final)
 }
@@ -281,6 +291,8 @@ mod tests {
             (json!({"error": {"message": "overloaded", "type": "overloaded_error"}}), "provider_error", true),
             (json!({"error": {"message": "bad gateway", "code": 502}}), "provider_error", true),
             (json!({"error": {"message": "slow down", "code": "429"}}), "rate_limited", true),
+            (json!({"type": "error", "error": {"message": "x", "type": "rate_limit_error"}}), "rate_limited", true),
+            (json!({"error": {"message": "no", "type": "request_too_large"}}), "provider_error", false),
             (json!({"error": {"message": "no", "code": 400}}), "provider_error", false),
             (json!({"error": {"message": "no", "type": "invalid_request_error"}}), "provider_error", false),
             (json!({"error": {"message": "x", "code": "context_length_exceeded"}}), "context_overflow", false),

@@ -168,6 +168,7 @@ impl Turn<'_> {
             temperature: self.settings.temperature,
             reasoning_effort: self.settings.reasoning_effort.as_deref(),
             output_schema: self.settings.output_schema.as_ref(),
+            tool_choice_none: false,
             replies_before: self.history().reply_count(),
         };
         self.connected.provider.complete(&request, self.interrupt, &mut |progress| {

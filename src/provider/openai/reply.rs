@@ -2,19 +2,24 @@
 //!
 //! What services make of the format is taken in all its variety; what is missing is left empty, never guessed.
 
+use std::time::Duration;
+
 use serde_json::{Map, Value};
 
 use super::{CONTENT_PARTS, KEPT, REASONING_FIELD, REASONING_FIELDS};
 use crate::provider::assemble::{CALLS_MAX, Calls};
+use crate::provider::reading::Assembly;
 use crate::provider::trouble::{self, Service, Trouble};
 use crate::provider::{Finish, Progress, Reply};
 use crate::session::record::Usage;
 
+/// How long more is waited for once the reply is complete: usage, or the end of the stream.
+const TAIL_SECONDS_MAX: u64 = 10;
 /// Fields of a message that the service wants back.
 const MESSAGE_FIELDS_KEPT: [&str; 2] = ["reasoning_details", "extra_content"];
 
 /// A reply that is coming in.
-pub(super) struct Assembly<'a> {
+pub(super) struct ReplySoFar<'a> {
     service: Service<'a>,
     text: String,
     reasoning: String,
@@ -31,7 +36,7 @@ pub(super) struct Assembly<'a> {
     has_begun: bool,
 }
 
-impl<'a> Assembly<'a> {
+impl<'a> ReplySoFar<'a> {
     pub(super) fn new(service: Service<'a>) -> Self {
         Self {
             service,
@@ -46,65 +51,6 @@ impl<'a> Assembly<'a> {
             is_done: false,
             has_begun: false,
         }
-    }
-
-    pub(super) fn is_done(&self) -> bool {
-        self.is_done
-    }
-
-    /// The service said that it is over; usage may still come.
-    pub(super) fn is_complete(&self) -> bool {
-        self.is_done || self.finish_reason.is_some()
-    }
-
-    pub(super) fn has_begun(&self) -> bool {
-        self.has_begun
-    }
-
-    /// Takes the data of an event; `name` is the event's.
-    pub(super) fn push_event(
-        &mut self,
-        name: &str,
-        data: &str,
-        observe: &mut dyn FnMut(Progress<'_>),
-    ) -> Result<(), Trouble> {
-        let data = data.trim();
-        if data == "[DONE]" {
-            self.is_done = true;
-            self.has_begun = true;
-            return Ok(());
-        }
-        if data.is_empty() {
-            return Ok(());
-        }
-        let Ok(value) = serde_json::from_str::<Value>(data) else {
-            let provider = self.service.provider;
-            if name == "error" {
-                return Err(trouble::of_error_object(self.service, &Value::String(data.to_owned()), None));
-            }
-            return Err(Trouble::broken_off(format!("{provider} sent an event that is not JSON")));
-        };
-        if name == "error" {
-            return Err(trouble::of_error_object(self.service, &value, None));
-        }
-        self.push_object(&value, observe)
-    }
-
-    /// Takes a chunk, or a whole reply.
-    pub(super) fn push_object(&mut self, value: &Value, observe: &mut dyn FnMut(Progress<'_>)) -> Result<(), Trouble> {
-        let first = value.get(0).unwrap_or(value);
-        if is_error(first.get("error")) || first.get("object").and_then(Value::as_str) == Some("error") {
-            return Err(trouble::of_error_object(self.service, value, None));
-        }
-        self.take_usage(value);
-        let Some(choices) = value.get("choices").and_then(Value::as_array) else { return Ok(()) };
-        self.has_begun = true;
-        for choice in choices {
-            if choice.get("index").and_then(Value::as_u64).unwrap_or(0) == 0 {
-                self.push_choice(choice, observe)?;
-            }
-        }
-        Ok(())
     }
 
     fn push_choice(&mut self, choice: &Value, observe: &mut dyn FnMut(Progress<'_>)) -> Result<(), Trouble> {
@@ -210,8 +156,63 @@ impl<'a> Assembly<'a> {
             cached_input_tokens: cached.into_iter().find_map(count).unwrap_or(0),
         };
     }
+}
 
-    pub(super) fn finish(self) -> Reply {
+impl Assembly for ReplySoFar<'_> {
+    fn is_done(&self) -> bool {
+        self.is_done
+    }
+
+    fn patience(&self) -> Option<Duration> {
+        let is_complete = self.is_done || self.finish_reason.is_some();
+        is_complete.then_some(Duration::from_secs(TAIL_SECONDS_MAX))
+    }
+
+    fn has_begun(&self) -> bool {
+        self.has_begun
+    }
+
+    fn push_event(&mut self, name: &str, data: &str, observe: &mut dyn FnMut(Progress<'_>)) -> Result<(), Trouble> {
+        let data = data.trim();
+        if data == "[DONE]" {
+            self.is_done = true;
+            self.has_begun = true;
+            return Ok(());
+        }
+        if data.is_empty() {
+            return Ok(());
+        }
+        let Ok(value) = serde_json::from_str::<Value>(data) else {
+            let provider = self.service.provider;
+            if name == "error" {
+                return Err(trouble::of_error_object(self.service, &Value::String(data.to_owned()), None));
+            }
+            return Err(Trouble::broken_off(format!("{provider} sent an event that is not JSON")));
+        };
+        if name == "error" {
+            return Err(trouble::of_error_object(self.service, &value, None));
+        }
+        self.push_object(&value, observe)
+    }
+
+    /// Takes a chunk, or a whole reply.
+    fn push_object(&mut self, value: &Value, observe: &mut dyn FnMut(Progress<'_>)) -> Result<(), Trouble> {
+        let first = value.get(0).unwrap_or(value);
+        if is_error(first.get("error")) || first.get("object").and_then(Value::as_str) == Some("error") {
+            return Err(trouble::of_error_object(self.service, value, None));
+        }
+        self.take_usage(value);
+        let Some(choices) = value.get("choices").and_then(Value::as_array) else { return Ok(()) };
+        self.has_begun = true;
+        for choice in choices {
+            if choice.get("index").and_then(Value::as_u64).unwrap_or(0) == 0 {
+                self.push_choice(choice, observe)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn finish(self) -> Reply {
         let finish_reason = self.finish_reason.unwrap_or_default();
         let finish = if self.refused { Finish::Refusal } else { Finish::of(&finish_reason) };
         let mut opaque = Map::new();

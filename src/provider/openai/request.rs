@@ -3,26 +3,18 @@
 //! The same conversation always gives the same bytes, and a longer one begins with the bytes of the shorter, so that
 //! prompt caches hold.
 
-use std::collections::BTreeSet;
-
 use serde_json::{Map, Value, json};
-use sha2::{Digest, Sha256};
 
 use super::{CONTENT_PARTS, KEPT, REASONING_FIELD, REASONING_FIELDS, Settings};
+use crate::provider::wire::{GO_ON, IdForm, Ids, object_of, valid_name};
 use crate::provider::{AdvertisedTool, AssistantMessage, Message, Request};
 use crate::session::record::ToolCall;
 
-/// What a function may be called.
-pub(super) const NAME_BYTES_MAX: usize = 64;
-/// Stands for the name of a call that has none.
-const NAMELESS: &str = "unknown";
-/// Follows an assistant message that would otherwise be the last.
-const GO_ON: &str = "Please go on.";
 /// Stands between results and a user text where a service wants the roles to alternate.
 const BETWEEN: &str = "I have the results.";
 
 /// The body of a request.
-pub(super) fn body(settings: &Settings, request: &Request<'_>) -> Value {
+pub(in crate::provider) fn body(settings: &Settings, request: &Request<'_>) -> Value {
     let mut body = Map::new();
     let mut set = |key: &str, value: Value| body.insert(key.to_owned(), value);
     set("model", json!(request.model));
@@ -44,6 +36,9 @@ pub(super) fn body(settings: &Settings, request: &Request<'_>) -> Value {
     }
     if !request.tools.is_empty() {
         set("tools", request.tools.iter().map(tool).collect());
+        if request.tool_choice_none {
+            set("tool_choice", json!("none"));
+        }
     }
     set("messages", Value::Array(messages(settings, request)));
     Value::Object(body)
@@ -57,7 +52,9 @@ fn tool(tool: &AdvertisedTool) -> Value {
 }
 
 fn messages(settings: &Settings, request: &Request<'_>) -> Vec<Value> {
-    let mut wire = Wire { settings, model: request.model, messages: Vec::new(), ids: Ids::default() };
+    let nine = settings.dialect.nine_character_ids;
+    let id_form = if nine { IdForm::NineCharacters } else { IdForm::Word };
+    let mut wire = Wire { settings, model: request.model, messages: Vec::new(), ids: Ids::new(id_form) };
     if !request.system.is_empty() {
         wire.messages.push(json!({"role": "system", "content": request.system}));
     }
@@ -67,7 +64,7 @@ fn messages(settings: &Settings, request: &Request<'_>) -> Vec<Value> {
             Message::Assistant(message) => wire.push_assistant(message),
             Message::Results(results) => {
                 for result in results {
-                    let id = wire.id(&result.call_id);
+                    let id = wire.ids.valid(&result.call_id);
                     wire.messages.push(json!({"role": "tool", "tool_call_id": id, "content": result.content}));
                 }
             }
@@ -115,6 +112,9 @@ impl Wire<'_> {
         if message.text.is_empty() && message.tool_calls.is_empty() {
             return;
         }
+        if self.last_role() == "assistant" {
+            self.push_user(GO_ON);
+        }
         let is_own = message.provider == self.settings.provider && message.model == self.model;
         let content = if message.text.is_empty() { Value::Null } else { json!(message.text) };
         let mut wire = Map::from_iter([("role".to_owned(), json!("assistant")), ("content".to_owned(), content)]);
@@ -130,9 +130,10 @@ impl Wire<'_> {
 
     fn call(&mut self, call: &ToolCall, is_own: bool) -> Value {
         let mut wire = Map::new();
-        wire.insert("id".to_owned(), json!(self.id(&call.id)));
+        wire.insert("id".to_owned(), json!(self.ids.valid(&call.id)));
         wire.insert("type".to_owned(), json!("function"));
-        let function = json!({"name": valid_name(&call.name), "arguments": valid_arguments(&call.arguments)});
+        let arguments = object_of(&call.arguments).map_or_else(|| "{}".to_owned(), |(_, text)| text);
+        let function = json!({"name": valid_name(&call.name), "arguments": arguments});
         wire.insert("function".to_owned(), function);
         if is_own && let Some(Value::Object(kept)) = &call.opaque {
             for (key, value) in kept {
@@ -140,10 +141,6 @@ impl Wire<'_> {
             }
         }
         Value::Object(wire)
-    }
-
-    fn id(&mut self, id: &str) -> String {
-        if self.settings.dialect.nine_character_ids { self.ids.nine_characters(id) } else { id.to_owned() }
     }
 }
 
@@ -168,50 +165,5 @@ fn give_back(wire: &mut Map<String, Value>, message: &AssistantMessage, opaque: 
     }
     for (key, value) in opaque.get(KEPT).and_then(Value::as_object).into_iter().flatten() {
         wire.entry(key).or_insert_with(|| value.clone());
-    }
-}
-
-/// A name that a service takes.
-fn valid_name(name: &str) -> String {
-    let is_valid = |character: char| character.is_ascii_alphanumeric() || matches!(character, '_' | '-');
-    let valid: String =
-        name.chars().take(NAME_BYTES_MAX).map(|character| if is_valid(character) { character } else { '_' }).collect();
-    if valid.is_empty() { NAMELESS.to_owned() } else { valid }
-}
-
-/// Arguments that are one JSON object: as they were written, or `{}`.
-fn valid_arguments(arguments: &str) -> String {
-    match serde_json::from_str::<Value>(arguments) {
-        Ok(Value::Object(_)) => arguments.to_owned(),
-        // An object that was sent as a JSON string is what it was taken for.
-        Ok(Value::String(inner)) if matches!(serde_json::from_str(&inner), Ok(Value::Object(_))) => inner,
-        _ => "{}".to_owned(),
-    }
-}
-
-/// Ids of nine letters and digits in place of those that are not; the same one for the same id.
-#[derive(Default)]
-struct Ids {
-    /// Each id with the one that stands for it, in the order met.
-    known: Vec<(String, String)>,
-    taken: BTreeSet<String>,
-}
-
-impl Ids {
-    fn nine_characters(&mut self, id: &str) -> String {
-        if let Some((_, short)) = self.known.iter().rev().find(|(known, _)| known == id) {
-            return short.clone();
-        }
-        let mut short = id.to_owned();
-        let mut rounds = 0_u32;
-        while short.len() != 9 || !short.bytes().all(|byte| byte.is_ascii_alphanumeric()) || self.taken.contains(&short)
-        {
-            let digest = Sha256::digest(format!("{rounds} {id}"));
-            short = digest.iter().take(9).map(|byte| char::from(b'a' + byte % 26)).collect();
-            rounds += 1;
-        }
-        self.taken.insert(short.clone());
-        self.known.push((id.to_owned(), short.clone()));
-        short
     }
 }

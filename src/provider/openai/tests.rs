@@ -4,7 +4,9 @@ mod exchanges;
 mod requests;
 mod streams;
 
-use serde_json::json;
+use std::time::Duration;
+
+use serde_json::{Value, json};
 
 use super::*;
 use crate::session::record::ToolCall;

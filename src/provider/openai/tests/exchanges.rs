@@ -1,66 +1,13 @@
 //! A server that misbehaves, and one that does not.
 
-use std::io::{BufRead, BufReader, Read, Write};
-use std::net::{TcpListener, TcpStream};
-use std::sync::mpsc::{Receiver, channel};
+use std::io::{Read, Write};
+use std::net::TcpListener;
 use std::time::Instant;
 
 use super::*;
 use crate::interrupt::Cause;
-use crate::provider::Message;
-
-/// A server that gives each connection the next answer, then leaves it to the client to hang up.
-struct Server {
-    url: String,
-    requests: Receiver<(String, Value)>,
-}
-
-fn serve(answers: Vec<Vec<u8>>) -> Server {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let url = format!("http://{}/v1", listener.local_addr().unwrap());
-    let (sender, requests) = channel();
-    std::thread::spawn(move || {
-        let mut open = Vec::new();
-        for answer in answers {
-            let Ok((mut stream, _)) = listener.accept() else { return };
-            if sender.send(read_request(&stream)).is_err() {
-                return;
-            }
-            // The client may hang up in the middle of it.
-            let _ = stream.write_all(&answer);
-            if answer.is_empty() {
-                open.push(stream);
-            }
-        }
-        // A connection that was never answered stays open until the test ends.
-        for stream in open {
-            let _ = (&stream).read(&mut [0]);
-        }
-    });
-    Server { url, requests }
-}
-
-fn read_request(stream: &TcpStream) -> (String, Value) {
-    let mut reader = BufReader::new(stream);
-    let mut head = String::new();
-    while !head.ends_with("\r\n\r\n") {
-        assert_ne!(reader.read_line(&mut head).unwrap(), 0, "{head}");
-    }
-    let length =
-        head.lines().find_map(|line| line.to_ascii_lowercase().strip_prefix("content-length: ").map(str::to_owned));
-    let mut body = vec![0; length.unwrap().parse().unwrap()];
-    reader.read_exact(&mut body).unwrap();
-    (head, serde_json::from_slice(&body).unwrap())
-}
-
-fn answer(status: &str, headers: &str, body: &str) -> Vec<u8> {
-    let length = body.len();
-    format!("HTTP/1.1 {status}\r\nConnection: close\r\nContent-Length: {length}\r\n{headers}\r\n{body}").into_bytes()
-}
-
-fn sse_answer(body: &str) -> Vec<u8> {
-    answer("200 OK", "Content-Type: text/event-stream\r\n", body)
-}
+use crate::provider::stand_in::{Server, answer, read_request, serve, sse_answer};
+use crate::provider::{Message, sse};
 
 const GOOD: &str =
     "data: {\"choices\":[{\"delta\":{\"content\":\"Hello\"},\"finish_reason\":\"stop\"}]}\n\ndata: [DONE]\n\n";
@@ -88,7 +35,7 @@ fn ask(url: &str, first_delay: Duration, interrupt: &Interrupt) -> Asked {
 
 fn ask_of(answers: Vec<Vec<u8>>) -> (Asked, Server) {
     let server = serve(answers);
-    (ask(&server.url, Duration::ZERO, &Interrupt::default()), server)
+    (ask(&server.url("/v1"), Duration::ZERO, &Interrupt::default()), server)
 }
 
 #[test]
@@ -154,7 +101,7 @@ fn what_may_be_temporary_is_tried_again() {
 #[test]
 fn the_services_delay_replaces_the_schedule() {
     let server = serve(vec![answer("429 Too Many Requests", "Retry-After: 0\r\n", "{}"), sse_answer(GOOD)]);
-    let asked = ask(&server.url, Duration::from_secs(600), &Interrupt::default());
+    let asked = ask(&server.url("/v1"), Duration::from_secs(600), &Interrupt::default());
     assert_eq!(
         (asked.result.unwrap().text.as_str(), asked.told),
         ("Hello", vec!["2/0".to_owned(), "Hello".to_owned()])
@@ -263,12 +210,13 @@ fn an_interrupt_ends_the_waiting_between_tries() {
     let server = serve(vec![answer("500 Oops", "", "")]);
     let interrupt = Interrupt::default();
     let raising = interrupt.clone();
+    let url = server.url("/v1");
     let requests = server.requests;
     let raiser = std::thread::spawn(move || {
         requests.recv().unwrap();
         raising.raise(Cause::TimeLimit);
     });
-    let asked = ask(&server.url, Duration::from_secs(600), &interrupt);
+    let asked = ask(&url, Duration::from_secs(600), &interrupt);
     raiser.join().unwrap();
     assert!(asked.result.unwrap_err().interrupted);
 }

@@ -48,6 +48,7 @@ fn a_whole_request_is_as_documented() {
         temperature: Some(0.5),
         reasoning_effort: Some("low"),
         output_schema: Some(&schema),
+        tool_choice_none: false,
         replies_before: 0,
     };
     let expected = json!({

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::provider::Finish;
+use crate::provider::reading::{Assembly, Stream};
 use crate::session::record::Usage;
 
 struct Case {
@@ -83,12 +84,12 @@ fn play<'p>(pieces: impl IntoIterator<Item = &'p [u8]>) -> (Option<Reply>, Strin
         Progress::Reasoning(delta) => reasoning.push_str(delta),
         Progress::Retrying { .. } => panic!("a stream does not retry"),
     };
-    let mut stream = Stream { parser: sse::Parser::default(), assembly: Assembly::new(SERVICE) };
+    let mut stream = Stream::new(SERVICE, ReplySoFar::new(SERVICE));
     for piece in pieces {
-        stream.push(SERVICE, piece, &mut observe).unwrap();
+        stream.push(piece, &mut observe).unwrap();
     }
     stream.end(&mut observe).unwrap();
-    let reply = stream.assembly.is_complete().then(|| stream.assembly.finish());
+    let reply = stream.assembly.patience().map(|_| stream.assembly.finish());
     (reply, text, reasoning)
 }
 
@@ -122,7 +123,7 @@ fn a_stream_cut_anywhere_is_whole_or_no_reply() {
 }
 
 fn chunks(chunks: &[Value]) -> Result<Reply, Trouble> {
-    let mut assembly = Assembly::new(SERVICE);
+    let mut assembly = ReplySoFar::new(SERVICE);
     for chunk in chunks {
         assembly.push_event("", &chunk.to_string(), &mut |_| ())?;
     }

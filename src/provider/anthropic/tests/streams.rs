@@ -1,0 +1,304 @@
+//! Streams as services send them, whole, in pieces and cut off; and the same as one object.
+
+use super::*;
+use crate::provider::Finish;
+use crate::provider::reading::{Assembly, Stream};
+use crate::session::record::Usage;
+
+macro_rules! stream {
+    ($name:literal) => {
+        ($name, include_str!(concat!("../../../../fixtures/wire/anthropic/", $name, ".sse")))
+    };
+}
+
+fn reply(text: &str, calls: Vec<ToolCall>, finish_reason: &str, tokens: [u64; 3]) -> Reply {
+    let [input_tokens, output_tokens, cached_input_tokens] = tokens;
+    Reply {
+        text: text.to_owned(),
+        reasoning: String::new(),
+        tool_calls: calls,
+        finish: Finish::of(finish_reason),
+        finish_reason: finish_reason.to_owned(),
+        usage: Usage { input_tokens, output_tokens, cached_input_tokens },
+        opaque: None,
+    }
+}
+
+fn with_opaque(reply: Reply, reasoning: &str, opaque: Value) -> Reply {
+    Reply { reasoning: reasoning.to_owned(), opaque: Some(opaque), ..reply }
+}
+
+fn cases() -> Vec<((&'static str, &'static str), Reply)> {
+    let two_calls = vec![call("toolu_01A", "read", "{\"path\": \"src/größe.rs\"}"), call("toolu_01B", "list", "{}")];
+    let at_once = vec![call("toolu_03", "read", "{\"path\":\"a\"}"), call("toolu_04", "list", "{}")];
+    let read_a = |id: &str| vec![call(id, "read", "{\"path\":\"a\"}")];
+    let found = json!([{
+        "type": "web_search_result", "url": "https://example.com/", "title": "Ants", "encrypted_content": "ZW5j",
+    }]);
+    let anew = json!([{"type": "thinking", "thinking": "Well.", "signature": "c2Vjb25k"}, {"type": "tool_use"}]);
+    vec![
+        (stream!("two-calls"), reply("I look at both 🙂.", two_calls, "tool_use", [1136, 89, 1024])),
+        (
+            stream!("thinking"),
+            with_opaque(
+                reply("I read it.", read_a("toolu_02"), "tool_use", [20, 40, 0]),
+                "The file first.",
+                json!({"blocks": [
+                    {"type": "thinking", "thinking": "The file first.", "signature": "c2lnbmF0dXJl"},
+                    {"type": "redacted_thinking", "data": "cmVkYWN0ZWQ="},
+                    {"type": "text", "bytes": 10},
+                    {"type": "tool_use"},
+                ]}),
+            ),
+        ),
+        (stream!("calls-at-once"), reply("", at_once, "tool_use", [20, 9, 0])),
+        (
+            stream!("server-tool"),
+            with_opaque(
+                reply("They farm fungi.", vec![], "end_turn", [900, 30, 0]),
+                "",
+                json!({"blocks": [
+                    {"type": "server_tool_use", "id": "srvtoolu_01", "name": "web_search", "input": {"query": "attini"}},
+                    {"type": "web_search_tool_result", "tool_use_id": "srvtoolu_01", "content": found},
+                    {"type": "text", "bytes": 10},
+                    {"type": "text", "bytes": 6},
+                ]}),
+            ),
+        ),
+        (
+            stream!("unknown-blocks"),
+            with_opaque(
+                reply("On we go.", vec![], "end_turn", [20, 7, 0]),
+                "",
+                json!({"blocks": [
+                    {"type": "fallback", "from": {"model": "claude-a"}, "to": {"model": "claude-b"}},
+                    {"type": "compaction", "content": "So far: nothing."},
+                    {"type": "text", "bytes": 9},
+                ]}),
+            ),
+        ),
+        (stream!("refusal"), reply("", vec![], "refusal", [20, 5, 0])),
+        (
+            stream!("pause"),
+            with_opaque(
+                reply("Searching.", vec![], "pause_turn", [20, 8, 0]),
+                "",
+                json!({"blocks": [
+                    {"type": "text", "bytes": 10},
+                    {"type": "server_tool_use", "id": "srvtoolu_02", "name": "web_search", "input": {"query": "ants"}},
+                ], "paused": true}),
+            ),
+        ),
+        (
+            stream!("length-in-call"),
+            reply("It is", vec![call("toolu_05", "patch", "{\"pat")], "max_tokens", [20, 4096, 0]),
+        ),
+        (
+            stream!("begun-anew"),
+            with_opaque(reply("", read_a("toolu_07"), "tool_use", [18, 65, 0]), "Well.", json!({"blocks": anew})),
+        ),
+        (stream!("blocks-unannounced"), reply("No index, no beginning, no usage.", vec![], "", [0, 0, 0])),
+    ]
+}
+
+/// The reply, or `None` if it is not complete; with the deltas that were told, put together.
+fn play<'p>(pieces: impl IntoIterator<Item = &'p [u8]>) -> (Option<Reply>, String, String) {
+    let (mut text, mut reasoning) = (String::new(), String::new());
+    let mut observe = |progress: Progress<'_>| match progress {
+        Progress::Text(delta) => text.push_str(delta),
+        Progress::Reasoning(delta) => reasoning.push_str(delta),
+        Progress::Retrying { reason, .. } => {
+            assert_eq!(reason, "acme began its reply anew");
+            text.clear();
+            reasoning.clear();
+        }
+    };
+    let mut stream = Stream::new(SERVICE, ReplySoFar::new(SERVICE));
+    for piece in pieces {
+        stream.push(piece, &mut observe).unwrap();
+    }
+    stream.end(&mut observe).unwrap();
+    let reply = stream.assembly.patience().map(|_| stream.assembly.finish());
+    (reply, text, reasoning)
+}
+
+#[test]
+fn every_stream_is_understood_whole_and_byte_by_byte() {
+    for ((name, stream), expected) in cases() {
+        for size in [stream.len(), 1, 2, 7, 64] {
+            let (reply, text, reasoning) = play(stream.as_bytes().chunks(size));
+            assert_eq!(reply.as_ref(), Some(&expected), "{name} in pieces of {size} bytes");
+            assert_eq!((text, reasoning), (expected.text.clone(), expected.reasoning.clone()), "{name}");
+        }
+    }
+}
+
+#[test]
+fn a_stream_cut_anywhere_is_whole_or_no_reply() {
+    for ((name, stream), expected) in cases() {
+        let mut complete = 0;
+        for end in 0..stream.len() {
+            let (reply, _, _) = play([&stream.as_bytes()[..end]]);
+            let Some(reply) = reply else {
+                assert_eq!(complete, 0, "{name}: incomplete again at byte {end}");
+                continue;
+            };
+            complete += 1;
+            assert_eq!(reply, expected, "{name} cut at byte {end}");
+        }
+        assert!(complete > 0 && complete < stream.len() / 2, "{name}: {complete}");
+    }
+}
+
+#[test]
+fn messages_behind_each_other_are_one_reply() {
+    let (_, stream) = stream!("two-messages");
+    let blocks = json!([{"type": "text", "bytes": 7}, {"type": "tool_use"}, {"type": "text", "bytes": 7}]);
+    let calls = vec![call("toolu_08", "read", "{\"path\":\"a\"}")];
+    let expected =
+        with_opaque(reply("First. Second.", calls.clone(), "end_turn", [40, 11, 0]), "", json!({"blocks": blocks}));
+    assert_eq!(play([stream.as_bytes()]).0, Some(expected.clone()));
+    let first = reply("First. ", calls, "tool_use", [10, 5, 0]);
+    let mut seen = vec![None];
+    for end in 0..stream.len() {
+        let (reply, _, _) = play([&stream.as_bytes()[..end]]);
+        if seen.last() != Some(&reply) {
+            seen.push(reply);
+        }
+    }
+    assert_eq!(seen, [None, Some(first), None, Some(expected)]);
+}
+
+fn events(events: &[Value]) -> Result<Reply, Trouble> {
+    let mut so_far = ReplySoFar::new(SERVICE);
+    for event in events {
+        so_far.push_event("", &event.to_string(), &mut |_| ())?;
+    }
+    assert!(so_far.patience().is_some(), "{events:?}");
+    Ok(so_far.finish())
+}
+
+fn text() -> Value {
+    json!({"type": "content_block_start", "index": 0, "content_block": {"type": "text", "text": "x"}})
+}
+
+fn ending(reason: &str) -> Value {
+    json!({"type": "message_delta", "delta": {"stop_reason": reason}})
+}
+
+#[test]
+fn endings_are_told_apart() {
+    let cases = [
+        ("end_turn", Finish::End),
+        ("tool_use", Finish::End),
+        ("stop_sequence", Finish::End),
+        ("max_tokens", Finish::Length),
+        ("model_context_window_exceeded", Finish::Length),
+        ("refusal", Finish::Refusal),
+        ("pause_turn", Finish::Pause),
+        ("odd", Finish::Unfamiliar),
+    ];
+    for (reason, finish) in cases {
+        let reply = events(&[text(), ending(reason)]).unwrap();
+        assert_eq!((reply.finish, reply.finish_reason.as_str(), reply.text.as_str()), (finish, reason, "x"));
+    }
+    let reply = events(&[text(), json!({"type": "message_stop"})]).unwrap();
+    assert_eq!((reply.finish, reply.finish_reason.as_str()), (Finish::End, ""));
+}
+
+#[test]
+fn an_error_in_the_stream_ends_it_unless_it_was_complete() {
+    let error = |kind: &str, words: &str| json!({"type": "error", "error": {"type": kind, "message": words}});
+    let cases = [
+        (error("overloaded_error", "Overloaded"), "provider_error", true),
+        (error("api_error", "Internal server error"), "provider_error", true),
+        (error("rate_limit_error", "slow down"), "rate_limited", true),
+        (error("invalid_request_error", "no"), "provider_error", false),
+        (error("invalid_request_error", "prompt is too long: 9 tokens > 8 maximum"), "context_overflow", false),
+        (error("authentication_error", "no"), "provider_error", false),
+    ];
+    for (event, code, again) in cases {
+        let trouble = events(&[text(), event.clone()]).unwrap_err();
+        assert_eq!((trouble.error.code.as_str(), trouble.again), (code, again), "{event}");
+        assert!(trouble.error.message.starts_with("acme reported an error in its reply: "), "{event}");
+        assert_eq!(events(&[text(), ending("end_turn"), event]).unwrap().text, "x");
+    }
+    let mut so_far = ReplySoFar::new(SERVICE);
+    assert!(so_far.push_event("error", "oh no", &mut |_| ()).unwrap_err().again);
+    assert!(so_far.push_event("ping", "{", &mut |_| ()).unwrap_err().again);
+}
+
+#[test]
+fn foreign_shapes_are_passed_over() {
+    let block =
+        |index: Value, block: Value| json!({"type": "content_block_start", "index": index, "content_block": block});
+    let delta = |index: Value, delta: Value| json!({"type": "content_block_delta", "index": index, "delta": delta});
+    let reply = events(&[
+        json!([]),
+        json!("text"),
+        json!({"type": 7}),
+        json!({"type": "message_start"}),
+        delta(Value::Null, json!({"type": "signature_delta", "signature": "x"})),
+        block(json!(-1), json!("text")),
+        block(json!(0), json!({"type": "text", "text": null})),
+        delta(json!(0), json!({"type": "text_delta", "text": 7})),
+        delta(json!(0), json!({"type": "thinking_delta", "thinking": "no"})),
+        delta(json!(0), json!("text_delta")),
+        delta(json!(0), json!({"type": "text_delta", "text": "yes"})),
+        json!({"type": "content_block_stop", "index": 99}),
+        json!({"type": "message_delta", "delta": {"stop_reason": 7}, "usage": {"output_tokens": -1, "input_tokens": "x"}}),
+        ending("end_turn"),
+    ])
+    .unwrap();
+    assert_eq!(reply, super::streams::reply("yes", vec![], "end_turn", [0, 0, 0]));
+}
+
+#[test]
+fn blocks_and_calls_are_limited() {
+    let many = |kind: &str, count: usize| {
+        let block = json!({"type": "content_block_start", "content_block": {"type": kind}});
+        let mut list = vec![block; count];
+        list.push(ending("end_turn"));
+        events(&list)
+    };
+    assert_eq!(many("tool_use", 1024).unwrap().tool_calls.len(), 1024);
+    let error = many("tool_use", 1025).unwrap_err().error;
+    assert_eq!(error.message, "the reply of acme holds more than 1024 calls");
+    assert!(many("text", 16 * 1024).is_ok());
+    let error = many("text", 16 * 1024 + 1).unwrap_err().error;
+    assert_eq!((error.message.as_str(), error.retryable), ("the reply of acme holds more than 16384 blocks", false));
+}
+
+#[test]
+fn one_object_says_the_same_as_a_stream() {
+    let object = |content: Value, reason: &str| {
+        let usage = json!({"input_tokens": 12, "cache_creation_input_tokens": 8, "cache_read_input_tokens": 4,
+            "output_tokens": 3});
+        let mut so_far = ReplySoFar::new(SERVICE);
+        let message = json!({"type": "message", "content": content, "stop_reason": reason, "usage": usage});
+        so_far.push_object(&message, &mut |_| ()).unwrap();
+        assert!(so_far.has_begun());
+        so_far.finish()
+    };
+    let thought = json!({"type": "thinking", "thinking": "Hm.", "signature": "s"});
+    let spoken = json!({"type": "text", "text": "Yes."});
+    let used = json!({"type": "tool_use", "id": "t1", "name": "read", "input": {"b": 1, "a": [2.0]}});
+    let calls = vec![call("t1", "read", "{\"b\":1,\"a\":[2.0]}")];
+    let expected = with_opaque(
+        reply("Yes.", calls, "tool_use", [24, 3, 4]),
+        "Hm.",
+        json!({"blocks": [thought, {"type": "text", "bytes": 4}, {"type": "tool_use"}]}),
+    );
+    assert_eq!(object(json!([thought, spoken, used]), "tool_use"), expected);
+    // Arguments that are no object are for others to judge.
+    let odd = object(json!([{"type": "tool_use", "input": "{\"a\""}, {"type": "tool_use", "input": [1]}]), "end_turn");
+    assert_eq!(odd.tool_calls, [call("", "", "{\"a\""), call("", "", "[1]")]);
+    for foreign in [json!({"object": "list"}), json!([]), json!({"content": "x"})] {
+        let mut so_far = ReplySoFar::new(SERVICE);
+        so_far.push_object(&foreign, &mut |_| ()).unwrap();
+        assert!(!so_far.has_begun(), "{foreign}");
+    }
+    let mut so_far = ReplySoFar::new(SERVICE);
+    let error = json!({"type": "error", "error": {"type": "overloaded_error", "message": "Overloaded"}});
+    assert!(so_far.push_object(&error, &mut |_| ()).unwrap_err().again);
+}

@@ -16,7 +16,7 @@ use crate::session::record::ToolCall;
 pub(super) const NAME_BYTES_MAX: usize = 64;
 /// Stands for the name of a call that has none.
 const NAMELESS: &str = "unknown";
-/// Follows an assistant message that would otherwise be the last.
+/// Follows an assistant message that would otherwise be the last, or stand before another one.
 const GO_ON: &str = "Please go on.";
 /// Stands between results and a user text where a service wants the roles to alternate.
 const BETWEEN: &str = "I have the results.";
@@ -114,6 +114,10 @@ impl Wire<'_> {
     fn push_assistant(&mut self, message: &AssistantMessage) {
         if message.text.is_empty() && message.tool_calls.is_empty() {
             return;
+        }
+        // It was sent behind the message when that was the last one.
+        if self.last_role() == "assistant" {
+            self.push_user(GO_ON);
         }
         let is_own = message.provider == self.settings.provider && message.model == self.model;
         let content = if message.text.is_empty() { Value::Null } else { json!(message.text) };

@@ -3,6 +3,7 @@
 
 mod support;
 
+mod decisions;
 mod harness_case;
 mod harness_log;
 mod harness_pairing;

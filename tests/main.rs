@@ -3,6 +3,7 @@
 
 mod support;
 
+mod decisions;
 mod harness_case;
 mod harness_log;
 mod harness_pairing;
@@ -11,4 +12,5 @@ mod inventory;
 mod man;
 mod provider_anthropic;
 mod recipes;
+mod states;
 mod suspension;

@@ -24,6 +24,8 @@ pub struct History {
     calls: HashMap<String, (usize, usize)>,
     /// The last `turn_end` of the latest turn.
     turn_end: Option<TurnEndRecord>,
+    /// Whether a reply came since then: an earlier invocation ended the turn, a later one went on with it.
+    replied_since_end: bool,
     /// What the latest turn had used when it last reached a limit; limits count from there.
     limit_reached: Option<TurnEndRecord>,
     /// SHA-256 of each file as a patch last left it, by its resolved path.
@@ -190,6 +192,7 @@ impl History {
         self.calls.extend(calls);
         let calls = vec![CallProgress::default(); assistant.tool_calls.len()];
         self.entries.push(Entry::Round(Round { assistant: assistant.clone(), calls }));
+        self.replied_since_end = true;
         Ok(())
     }
 
@@ -222,6 +225,7 @@ impl History {
             self.limit_reached = Some(end.clone());
         }
         self.turn_end = Some(end.clone());
+        self.replied_since_end = false;
         Ok(())
     }
 
@@ -330,8 +334,9 @@ impl History {
         self.rounds().flat_map(Round::open_calls)
     }
 
+    /// Where the latest turn was left; `None` where its latest reply came after that, or it was never left in order.
     pub fn turn_end(&self) -> Option<&TurnEndRecord> {
-        self.turn_end.as_ref()
+        self.turn_end.as_ref().filter(|_| !self.replied_since_end)
     }
 
     pub fn written(&self) -> &BTreeMap<String, String> {

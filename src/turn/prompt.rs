@@ -5,7 +5,7 @@ use std::fmt::Write;
 use serde_json::Value;
 
 use crate::call::validation::Schema;
-use crate::provider::{AssistantMessage, Message, ResultMessage};
+use crate::provider::{AssistantMessage, Finish, Message, ResultMessage};
 use crate::session::history::{Entry, History, Round};
 use crate::session::record::{ResultStatus, ToolCall, TrailingReads};
 
@@ -76,9 +76,14 @@ pub fn render_tool_batching_note(trailing_reads: TrailingReads) -> String {
 /// file it stands.
 pub fn build_messages(history: &History) -> Vec<Message> {
     let mut messages = Vec::new();
-    for entry in history.entries() {
+    let mut schema = None;
+    let mut entries = history.entries().iter().peekable();
+    while let Some(entry) = entries.next() {
         match entry {
-            Entry::User(user) => messages.push(Message::User { text: user.text.clone() }),
+            Entry::User(user) => {
+                schema = user.settings.output_schema.as_ref();
+                messages.push(Message::User { text: user.text.clone() });
+            }
             Entry::Round(round) => {
                 messages.push(Message::Assistant(AssistantMessage {
                     provider: round.assistant.provider.clone(),
@@ -92,11 +97,13 @@ pub fn build_messages(history: &History) -> Vec<Message> {
                 if !results.is_empty() {
                     messages.push(Message::Results(results));
                 }
+                if !matches!(entries.peek(), Some(Entry::User(_)))
+                    && let Some(text) = schema_reminder(schema, round)
+                {
+                    messages.push(Message::User { text });
+                }
             }
         }
-    }
-    if let Some(text) = schema_reminder(history) {
-        messages.push(Message::User { text });
     }
     messages
 }
@@ -116,11 +123,13 @@ fn results(round: &Round) -> Vec<ResultMessage> {
 }
 
 /// Tells the model what is wrong with an answer that does not fit the output schema. It follows from the log alone, so
-/// it needs no record.
-fn schema_reminder(history: &History) -> Option<String> {
-    let schema = history.user()?.settings.output_schema.as_ref()?;
-    let round = history.last_round().filter(|round| round.assistant.tool_calls.is_empty())?;
-    let found = violations(Some(schema), &round.assistant.text);
+/// it needs no record; it stays where it was sent, so that each request begins with the one before.
+fn schema_reminder(schema: Option<&Value>, round: &Round) -> Option<String> {
+    let ended = matches!(Finish::of(&round.assistant.finish_reason), Finish::End | Finish::Unfamiliar);
+    if !ended || !round.assistant.tool_calls.is_empty() {
+        return None;
+    }
+    let found = violations(schema, &round.assistant.text);
     (!found.is_empty()).then(|| {
         format!("Your answer does not fit the JSON Schema that it must fit:\n- {}\nAnswer again.", found.join("\n- "))
     })

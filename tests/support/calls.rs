@@ -1,6 +1,7 @@
 //! The calls that most tests make: a program that leaves a mark when it runs, a patch, a read.
 
 use serde_json::{Value, json};
+use sha2::Digest;
 
 use super::case::Case;
 use super::reply::Reply;
@@ -45,6 +46,15 @@ pub(crate) fn mark(letter: &str) -> Vec<String> {
 /// The rule that lets a mark be left unasked, or never.
 pub(crate) fn mark_rule(letter: &str, allow: bool) -> Value {
     json!({"type": "command", "allow": allow, "args": mark(letter)})
+}
+
+/// The digest of pending.json over its calls, as somebody who changed them would make it fit again.
+pub(crate) fn pending_digest(calls: &Value) -> String {
+    let fields = ["id", "operation", "name", "arguments", "needs", "preview", "grant"];
+    let shown = |call: &Value| fields.iter().map(|field| ((*field).to_owned(), call[field].clone())).collect::<Value>();
+    let shown: Value = calls.as_array().into_iter().flatten().map(shown).collect();
+    let hash = sha2::Sha256::digest(shown.to_string());
+    hash.iter().fold("sha256:".to_owned(), |text, byte| text + &format!("{byte:02x}"))
 }
 
 impl Reply {

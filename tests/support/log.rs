@@ -185,6 +185,8 @@ impl Log {
     }
 
     fn check_tool_result(&mut self, record: &Value) {
+        // Somebody goes on with the turn: pending.json stays until all its calls are answered.
+        self.last_end = None;
         self.check_result(record, &["ok", "error", "denied", "cancelled", "unknown"]);
         let Some(call) = self.open_call(record, "tool_result") else { return };
         call.answered = true;

@@ -24,7 +24,7 @@ mod snapshot;
 mod wire_anthropic;
 mod wire_openai;
 
-pub(crate) use calls::{mark, mark_rule};
+pub(crate) use calls::{mark, mark_rule, pending_digest};
 pub(crate) use case::{ANTHROPIC_KEY, Case, KEYS, OPENAI_KEY, fixture, json_lines, repository_path};
 pub(crate) use invocation::{Invocation, Running, wait_until};
 pub(crate) use log::check_log;

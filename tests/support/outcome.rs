@@ -46,6 +46,13 @@ impl Ended {
         Outcome { code, ended: self }
     }
 
+    /// It ended by itself with one of those codes, which is returned.
+    #[track_caller]
+    pub(crate) fn exit_any(self, codes: impl IntoIterator<Item = i32>) -> i32 {
+        let ended = self.status.code().filter(|code| codes.into_iter().any(|expected| expected == *code));
+        ended.unwrap_or_else(|| panic!("{}: another exit code was expected\n{}", self.command, self.describe()))
+    }
+
     /// A signal killed it.
     #[track_caller]
     pub(crate) fn killed_by(self, signal: i32) -> Outcome {

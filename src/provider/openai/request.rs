@@ -112,6 +112,7 @@ impl Wire<'_> {
         if message.text.is_empty() && message.tool_calls.is_empty() {
             return;
         }
+        // It was sent behind the message when that was the last one.
         if self.last_role() == "assistant" {
             self.push_user(GO_ON);
         }

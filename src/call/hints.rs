@@ -1,7 +1,7 @@
 //! The line `next: ...` at the end of a failed result: what to do about it, from a fixed table by code.
 
 /// For every code that a failed result can have.
-const ADVICE: [(&str, &str); 33] = [
+const ADVICE: [(&str, &str); 34] = [
     ("cancelled", "call it again if it is still needed"),
     ("denied", "do not repeat the call; take another way, or say what you would need it for"),
     ("earlier_call_denied", "think again in the light of the denial; call it again only if it still makes sense"),
@@ -18,6 +18,7 @@ const ADVICE: [(&str, &str); 33] = [
     ("not_a_file", "use `list` for a folder"),
     ("not_a_folder", "use `read` for a file"),
     ("not_found", "check the path with `list` or `search`"),
+    ("not_run", "mend what failed before it, then call it again"),
     ("outside_reach", "use a path inside the workspace"),
     ("panic", "take another way; the tool itself is at fault"),
     ("patch_mismatch", "`read` the lines again and give `before` exactly as they are"),

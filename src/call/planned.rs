@@ -26,6 +26,8 @@ pub struct OpenOperation<'a> {
     pub checked: Result<CheckedCall<'a>, Refusal>,
     /// Where it stands in its reply, from 0, operations counted one by one.
     pub index: u64,
+    /// A failure before it in its call keeps it from running.
+    pub stops: bool,
 }
 
 /// What a plan depends on, the operations aside.
@@ -36,8 +38,10 @@ pub struct Situation<'s, 'a> {
     pub decisions: Decisions<'a>,
     /// What earlier reads of this invocation found; refreshed.
     pub memory: &'s Memory,
-    /// The first operation of this reply that a person denied, by its index, if that is recorded already.
+    /// The last operation of the first call of this reply that a person denied, by its index, if that is recorded.
     pub denied_index: Option<u64>,
+    /// By call: its first operation that is recorded as a failure.
+    pub failed: &'s HashMap<String, u32>,
     pub trailing_reads: TrailingReads,
     pub on_ask: OnAsk,
     /// How many operations of this reply may run; the rest meet a limit.
@@ -101,6 +105,8 @@ pub struct Answer {
     pub reason: Option<String>,
     /// A decision, to be recorded before the result.
     pub grounds: Option<Grounds>,
+    /// Of an operation that is not run: the one whose failure stopped it.
+    pub stopped_by: Option<u32>,
     /// Of a read that is answered from memory.
     pub attachments: Vec<Attachment>,
     pub output_file: Option<String>,
@@ -115,6 +121,7 @@ impl Answer {
             detail: None,
             reason: None,
             grounds: None,
+            stopped_by: None,
             attachments: Vec::new(),
             output_file: None,
         }
@@ -155,8 +162,15 @@ pub fn plan<'a>(operations: &'a [OpenOperation<'a>], situation: &Situation<'_, '
         overlay: Overlay::new(),
     };
     operations
-        .iter()
-        .map(|operation| Planned { id: operation.id.clone(), name: operation.name, next: planner.next(operation) })
+        .chunk_by(|one, other| one.id.call_id == other.id.call_id)
+        .flat_map(|call| {
+            let nexts = planner.call(call);
+            call.iter().zip(nexts).map(|(operation, next)| Planned {
+                id: operation.id.clone(),
+                name: operation.name,
+                next,
+            })
+        })
         .collect()
 }
 
@@ -173,6 +187,52 @@ struct Planner<'a, 's> {
 }
 
 impl<'a> Planner<'a, '_> {
+    /// The operations of one call.
+    fn call(&mut self, operations: &'a [OpenOperation<'a>]) -> Vec<Next<'a>> {
+        let mut failed = operations.first().and_then(|first| self.situation.failed.get(&first.id.call_id).copied());
+        let mut nexts = Vec::with_capacity(operations.len());
+        for operation in operations {
+            let is_behind = |by: &u32| operation.id.operation.is_some_and(|number| number > *by);
+            if let Some(by) = failed.filter(|by| operation.stops && is_behind(by)) {
+                nexts.push(Next::Answered(not_run(by)));
+                continue;
+            }
+            let next = self.next(operation);
+            if let (Next::Answered(answer), Some(number)) = (&next, operation.id.operation)
+                && answer.status != ResultStatus::Ok
+            {
+                failed = Some(failed.map_or(number, |by| by.min(number)));
+            }
+            nexts.push(next);
+        }
+        if nexts.iter().any(|next| matches!(next, Next::Park(_))) {
+            return operations.iter().zip(nexts).map(|(operation, next)| self.held(operation, next)).collect();
+        }
+        nexts
+    }
+
+    /// An operation whose call waits for a person: nothing of the call runs before all of it is decided.
+    fn held(&self, operation: &'a OpenOperation<'a>, next: Next<'a>) -> Next<'a> {
+        match next {
+            Next::Run(ready) | Next::RunUnlessRepeated { ready, .. } => {
+                match self.situation.decisions.settled(&operation.id) {
+                    Settled::Approved(before) => {
+                        let why = before.why.clone().unwrap_or_default();
+                        self.park(&ready.call, ready.assessment, why, Some(before))
+                    }
+                    Settled::Judge | Settled::Undecided | Settled::Refused(_) | Settled::Stranded => {
+                        Next::Carry(ready.call)
+                    }
+                }
+            }
+            // In strand mode too: a call is not torn apart.
+            Next::Strand if !matches!(self.situation.decisions.settled(&operation.id), Settled::Stranded) => {
+                operation.checked.as_ref().map_or(Next::Strand, |call| Next::Carry(call.clone()))
+            }
+            next => next,
+        }
+    }
+
     fn next(&mut self, operation: &'a OpenOperation<'a>) -> Next<'a> {
         let settled = self.situation.decisions.settled(&operation.id);
         // What a person said no to stays denied, whatever becomes of the calls before it.
@@ -309,6 +369,13 @@ impl<'a> Planner<'a, '_> {
     ) -> Next<'a> {
         let grant = grant::suggest(&question(call, &assessment), self.situation.rules.root());
         Next::Park(Box::new(Parked { call: call.clone(), assessment, why, grant, before }))
+    }
+}
+
+fn not_run(by: u32) -> Answer {
+    Answer {
+        stopped_by: Some(by),
+        ..Answer::new(ResultStatus::NotRun, "not_run", format!("Not run: stopped after operation {by} failed."))
     }
 }
 

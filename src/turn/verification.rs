@@ -35,7 +35,10 @@ pub fn verify<'r>(
     for pending in &file.calls {
         let void = matches!(pending.decision, Some(Decision::Deny | Decision::Stale));
         let known = history.call(&pending.id).filter(|(_, progress)| !void && progress.is_open());
-        let checked = known.and_then(|(call, _)| check(call, registry, truncated).ok());
+        let checked = known.and_then(|(call, _)| {
+            let mut operations = check(call, registry, truncated).into_iter();
+            operations.find(|(id, _)| *id == pending.operation_id()).and_then(|(_, checked)| checked.ok())
+        });
         let Some(checked) = checked else {
             recomputed.push(None);
             continue;

@@ -9,4 +9,5 @@ mod harness_pairing;
 mod harness_server;
 mod inventory;
 mod man;
+mod readme;
 mod recipes;

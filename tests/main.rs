@@ -11,6 +11,7 @@ mod harness_server;
 mod inventory;
 mod man;
 mod provider_anthropic;
+mod readme;
 mod recipes;
 mod states;
 mod suspension;

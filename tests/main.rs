@@ -9,6 +9,8 @@ mod harness_log;
 mod harness_pairing;
 mod harness_server;
 mod inventory;
+mod limits;
 mod man;
+mod options;
 mod states;
 mod suspension;

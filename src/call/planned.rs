@@ -241,7 +241,7 @@ impl<'a> Planner<'a, '_> {
         }
         if self.would_ask {
             let answer = would_ask("A call before this one would have to ask a person.");
-            return Next::WouldAsk { answer, grant: None };
+            return Next::WouldAsk { answer, grant: self.grant_if_it_asks(operation) };
         }
         if matches!(settled, Settled::Stranded) {
             return Next::Strand;
@@ -277,10 +277,21 @@ impl<'a> Planner<'a, '_> {
                 self.effect_ahead |= ready.call.tool.tool.effect() == Effect::SideEffect;
                 self.overlay.extend(after);
             }
-            Next::Park(_) | Next::Carry(_) => self.overlay.extend(after),
-            Next::RunUnlessRepeated { .. } | Next::Answered(_) | Next::Strand | Next::WouldAsk { .. } => {}
+            Next::Park(_) | Next::Carry(_) | Next::WouldAsk { .. } => self.overlay.extend(after),
+            Next::RunUnlessRepeated { .. } | Next::Answered(_) | Next::Strand => {}
         }
         next
+    }
+
+    /// The rules that would let an operation pass that asks as well, so that all of them are told at once.
+    fn grant_if_it_asks(&mut self, operation: &'a OpenOperation<'a>) -> Option<Vec<Rule>> {
+        let call = operation.checked.as_ref().ok()?;
+        let assessment = call.tool.tool.assess(&call.arguments, self.situation.world, &self.overlay).ok()?;
+        self.overlay.extend(assessment.after.clone());
+        match decide(call, &assessment, self.situation.rules) {
+            Decided::Ask(_) => grant::suggest(&question(call, &assessment), self.situation.rules.root()),
+            Decided::Allowed(_) | Decided::Denied(_) => None,
+        }
     }
 
     /// A person said yes to what was shown. A tool that is no longer offered is refused all the same.

@@ -85,7 +85,7 @@ fn new_settings(
     config: &Config,
     history: Option<&History>,
 ) -> anyhow::Result<TurnSettings> {
-    let used_last = || history.and_then(History::user).map(|user| user.settings.model.clone());
+    let used_last = || history.and_then(model_used_last);
     let model = match (&options.model, invocation.environment.text("ATTINI_MODEL")?) {
         (Some(model), _) => model.clone(),
         (None, Some(model)) => model.to_owned(),
@@ -96,6 +96,13 @@ fn new_settings(
     };
     let deny = invocation.rule_options.iter().filter(|rule| !rule.allows()).cloned().collect();
     TurnSettings::of_new_turn(model, options, config, &invocation.workspace, deny)
+}
+
+/// What was asked last, by a continuation with an option of its own too; or was to be asked, where no reply came.
+fn model_used_last(history: &History) -> Option<String> {
+    let user = history.user()?;
+    let reply = history.latest_round().map(|round| &round.assistant).filter(|reply| reply.turn == user.turn);
+    Some(reply.map_or_else(|| user.settings.model.clone(), |reply| format!("{}/{}", reply.provider, reply.model)))
 }
 
 /// The prompt from the command line, from stdin, or from both.

@@ -376,7 +376,12 @@ impl Turn<'_> {
                     settlements.push(Settlement::of_answer(planned.id, planned.name, answer).into());
                 }
                 Next::WouldAsk { answer, grant } => {
-                    would_ask.get_or_insert_with(Vec::new).extend(grant.unwrap_or_default());
+                    let rules: &mut Vec<Rule> = would_ask.get_or_insert_default();
+                    for rule in grant.unwrap_or_default() {
+                        if !rules.contains(&rule) {
+                            rules.push(rule);
+                        }
+                    }
                     settlements.push(Settlement::of_answer(planned.id, planned.name, answer).into());
                 }
                 Next::Park(parked) => waiting.push(pending_call(*parked)),

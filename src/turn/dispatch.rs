@@ -215,8 +215,13 @@ impl Turn<'_> {
     fn commit_leading_answers(&mut self, group: &[Planned<'_>], budget: &mut Budget) -> anyhow::Result<()> {
         let mut leading = Vec::new();
         for planned in group {
-            let Next::Answered(answer) = &planned.next else { break };
-            leading.push(Settlement::of_answer(planned.id.clone(), planned.name, answer.clone()));
+            match &planned.next {
+                Next::Answered(answer) => {
+                    leading.push(Settlement::of_answer(planned.id.clone(), planned.name, answer.clone()));
+                }
+                Next::Strand => {}
+                Next::Run(_) | Next::Park(_) | Next::Carry(_) | Next::WouldAsk { .. } => break,
+            }
         }
         if leading.is_empty() {
             return Ok(());
@@ -325,10 +330,11 @@ fn next_run(planned: &[Planned<'_>]) -> Option<usize> {
     let mut end = None;
     for (index, planned) in planned.iter().enumerate() {
         match &planned.next {
-            Next::Answered(_) => {}
+            // What a suspension stranded is left to the repair; what was approved behind it runs all the same.
+            Next::Answered(_) | Next::Strand => {}
             Next::Run(ready) if ready.call.tool.concurrent => end = Some(index + 1),
             Next::Run(_) => return Some(end.unwrap_or(index + 1)),
-            Next::Park(_) | Next::Carry(_) | Next::Strand | Next::WouldAsk { .. } => break,
+            Next::Park(_) | Next::Carry(_) | Next::WouldAsk { .. } => break,
         }
     }
     end

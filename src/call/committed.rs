@@ -181,16 +181,17 @@ pub struct Budget {
 const RESULT_BYTES_MIN: usize = 512;
 
 /// Commits what is settled in the order given: records, one sync, events. A call whose operations are all recorded
-/// gets its own result, folded from theirs, behind the last of them.
+/// gets its own result, folded from theirs, behind the last of them. `events` are told first: those of operations that
+/// were recorded before, and not synced.
 pub fn commit(
     log: &mut Log,
     folder: &SessionFolder,
     reporter: &Reporter,
     budget: &mut Budget,
     items: Vec<Item>,
+    mut events: Vec<Event>,
 ) -> anyhow::Result<()> {
     let turn = log.history().turn();
-    let mut events = Vec::with_capacity(items.len());
     let mut items = items.into_iter().peekable();
     while let Some(item) = items.next() {
         let call_id = item.call_id().to_owned();

@@ -202,20 +202,23 @@ pub fn user_record(turn: u64, text: &str, settings: &TurnSettings) -> Record {
 }
 
 /// Runs the turn to its ending, whatever that is, and tells of it.
-pub fn run(invocation: &Invocation, mut turn: Turn<'_>, pending: Option<&PendingFile>) -> TurnResult {
-    let (folder, number) = (turn.folder, turn.history().turn());
+pub fn run(mut turn: Turn<'_>, pending: Option<&PendingFile>) -> TurnResult {
     let model = turn.settings.model.clone();
     turn.reporter.tell(Some(turn.history().turn()), &Event::TurnStarted { model });
     let ended = turn.watch_time().and_then(|()| match pending {
         Some(file) => turn.repair_started(file).and_then(|()| turn.go_on(Some(file))),
         None => turn.go_on(None),
     });
-    let is_over = matches!(ended, Ok(Ending::Completed));
-    let result = finish(turn, ended);
-    if is_over {
-        forget_turn_rules(invocation, folder, number);
+    finish(turn, ended)
+}
+
+/// What is left to do when a turn's result is told; returns its status.
+pub fn conclude(invocation: &Invocation, folder: &SessionFolder, result: &TurnResult) -> Status {
+    let status = Status::of_result(result);
+    if let (Status::Completed, Some(turn)) = (status, result.turn) {
+        forget_turn_rules(invocation, folder, turn);
     }
-    result
+    status
 }
 
 /// Takes the rules that counted in one turn alone out of the session's file. They no longer count anyway, so that

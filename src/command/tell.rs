@@ -3,7 +3,7 @@
 use std::io::Read;
 
 use super::invocation::Invocation;
-use super::opened::{Equipment, complete_finished, forget_turn_rules, open, run, user_record};
+use super::opened::{Equipment, complete_finished, conclude, forget_turn_rules, open, run, user_record};
 use crate::cli::{TellArguments, TurnOptions};
 use crate::clock;
 use crate::config::Config;
@@ -66,7 +66,7 @@ pub fn tell(invocation: &Invocation, prompt: &str, options: &TurnOptions) -> any
             turn
         }
     };
-    Ok(Status::of_result(&run(invocation, turn, None)))
+    Ok(conclude(invocation, folder, &run(turn, None)))
 }
 
 fn session_record() -> Record {

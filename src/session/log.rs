@@ -145,6 +145,13 @@ impl Log {
             .into()
     }
 
+    /// From now on every write fails, as on a full disk.
+    #[cfg(test)]
+    #[allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+    pub(crate) fn make_unwritable(&mut self, folder: &SessionFolder) {
+        self.file = folder.root.open_file(Path::new(FILE_NAME)).unwrap();
+    }
+
     /// Takes back what is not on disk, so that nobody is told of it.
     fn forget_unwritten(&mut self) {
         if self.file.sync_data().is_ok() {

@@ -4,6 +4,9 @@
 //! becomes of its result is decided in `call`.
 
 pub mod command;
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+pub(crate) mod fake;
 pub mod heartbeat;
 pub mod list;
 pub mod output;

@@ -206,10 +206,10 @@ impl Turn<'_> {
         }
         let prospects: Vec<Option<Prospect>> =
             ready.iter().map(|ready| repeated::prospect(&ready.call, world)).collect();
-        let outcomes = self.execute_ready(&ready, world, budget)?;
+        let (outcomes, mut events) = self.execute_ready(&ready, world, budget)?;
         let mut executed: HashMap<OperationId, Executed> =
             ready.iter().map(|ready| ready.call.id.clone()).zip(outcomes).collect();
-        self.execute_repeated(group, world, budget, &mut executed)?;
+        events.extend(self.execute_repeated(group, world, budget, &mut executed)?);
         let mut items = Vec::new();
         for planned in group {
             let executed = executed.remove(&planned.id);
@@ -235,7 +235,7 @@ impl Turn<'_> {
                 Next::Park(_) | Next::Carry(_) | Next::Strand | Next::WouldAsk { .. } => {}
             }
         }
-        commit(&mut self.log, self.folder, self.reporter, budget, items)?;
+        commit(&mut self.log, self.folder, self.reporter, budget, items, events)?;
         for (ready, prospect) in ready.iter().zip(prospects) {
             self.remember(&ready.call.id, prospect);
         }
@@ -249,24 +249,24 @@ impl Turn<'_> {
         world: &World,
         budget: &mut Budget,
         executed: &mut HashMap<OperationId, Executed>,
-    ) -> anyhow::Result<()> {
+    ) -> anyhow::Result<Vec<Event>> {
+        let mut events = Vec::new();
         for planned in group {
             let Next::RunUnlessRepeated { of, ready } = &planned.next else { continue };
             let first = executed.get(of).filter(|first| first.outcome.status == ResultStatus::Ok);
-            let own = match first {
-                Some(first) => Some(Executed {
-                    outcome: Outcome { code: Some("repeated"), ..first.outcome.clone() },
-                    duration: Duration::ZERO,
-                    begun: true,
-                    stopped_by: None,
-                }),
-                None => self.execute_ready(&[ready], world, budget)?.pop(),
+            let own = if let Some(first) = first {
+                let outcome = Outcome { code: Some("repeated"), ..first.outcome.clone() };
+                Some(Executed { outcome, duration: Duration::ZERO, begun: true, stopped_by: None })
+            } else {
+                let (mut own, told) = self.execute_ready(&[ready], world, budget)?;
+                events.extend(told);
+                own.pop()
             };
             if let Some(own) = own {
                 executed.insert(planned.id.clone(), own);
             }
         }
-        Ok(())
+        Ok(events)
     }
 
     fn remember(&mut self, id: &OperationId, prospect: Option<Prospect>) {
@@ -301,7 +301,7 @@ impl Turn<'_> {
         if leading.is_empty() {
             return Ok(());
         }
-        commit(&mut self.log, self.folder, self.reporter, budget, leading)
+        commit(&mut self.log, self.folder, self.reporter, budget, leading, Vec::new())
     }
 
     /// Whether it has a result, its own or its call's.
@@ -319,7 +319,7 @@ impl Turn<'_> {
         ready: &[&Ready<'_>],
         world: &World,
         budget: &mut Budget,
-    ) -> anyhow::Result<Vec<Executed>> {
+    ) -> anyhow::Result<(Vec<Executed>, Vec<Event>)> {
         let concurrency = usize::try_from(self.settings.concurrency).unwrap_or(usize::MAX);
         let limits = self.settings.tool_limits();
         let written = self.history().written().clone();
@@ -339,6 +339,7 @@ impl Turn<'_> {
             reporter: self.reporter,
             budget,
             turn,
+            events: Vec::new(),
             failure: None,
         });
         let reporter = self.reporter;
@@ -358,10 +359,10 @@ impl Turn<'_> {
             beat: &beat,
         };
         let executed = execute(ready, concurrency, &ground);
-        let failure = locked(&journal).failure.take();
-        match failure {
+        let journal = journal.into_inner().unwrap_or_else(PoisonError::into_inner);
+        match journal.failure {
             Some(error) => Err(error),
-            None => Ok(executed),
+            None => Ok((executed, journal.events)),
         }
     }
 
@@ -390,7 +391,7 @@ impl Turn<'_> {
             }
         }
         if !settlements.is_empty() {
-            commit(&mut self.log, self.folder, self.reporter, budget, settlements)?;
+            commit(&mut self.log, self.folder, self.reporter, budget, settlements, Vec::new())?;
         }
         if let Some(rules) = would_ask {
             return Ok(Dispatched::WouldAsk(rules));
@@ -435,7 +436,7 @@ impl Turn<'_> {
             let stays = |id: &OperationId| pending.is_some_and(|file| file.call(id).is_some());
             items.extend(open.into_iter().filter(|id| !stays(id)).map(|id| interrupted(id, &call.name).into()));
         }
-        commit(&mut self.log, self.folder, self.reporter, budget, items)
+        commit(&mut self.log, self.folder, self.reporter, budget, items, Vec::new())
     }
 }
 
@@ -448,6 +449,8 @@ struct Journal<'j> {
     reporter: &'j Reporter,
     budget: &'j mut Budget,
     turn: u64,
+    /// What is to be told once the run's records are on disk.
+    events: Vec<Event>,
     /// A record could not be written: nothing begins any more.
     failure: Option<anyhow::Error>,
 }
@@ -506,6 +509,8 @@ impl Journal<'_> {
             if has_effects(ready) {
                 self.log.barrier()?;
                 self.reporter.tell(Some(self.turn), &event);
+            } else {
+                self.events.push(event);
             }
             Ok(())
         });

@@ -164,7 +164,7 @@ impl Turn<'_> {
         let bytes = usize::try_from(self.settings.result_bytes).unwrap_or(usize::MAX);
         let mut budget = Budget { result_bytes: bytes, round_bytes: usize::MAX };
         let items = settlements.into_iter().map(Item::from).collect();
-        commit(&mut self.log, self.folder, self.reporter, &mut budget, items)
+        commit(&mut self.log, self.folder, self.reporter, &mut budget, items, Vec::new())
     }
 }
 

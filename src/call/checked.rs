@@ -59,3 +59,6 @@ fn unknown(name: &str, registry: &Registry) -> Refusal {
     };
     Refusal::new("unknown_tool", message).detail(detail)
 }
+
+#[cfg(test)]
+mod tests;

@@ -280,3 +280,6 @@ fn denied_unattended(why: &str) -> Answer {
         grounds: Some(Grounds { decision: Decision::Deny, by, reason: None, granted: None }),
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -399,3 +399,6 @@ impl CallProgress {
         numbered.max(1)
     }
 }
+
+#[cfg(test)]
+mod tests;

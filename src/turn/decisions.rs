@@ -181,3 +181,6 @@ fn patched_paths(call: &PendingCall) -> impl Iterator<Item = &str> {
     };
     files.iter().map(|file| file.path.as_str())
 }
+
+#[cfg(test)]
+mod tests;

@@ -98,3 +98,6 @@ fn unknown(name: &str, registry: &Registry) -> Refusal {
     };
     Refusal::new("unknown_tool", message).detail(detail)
 }
+
+#[cfg(test)]
+mod tests;

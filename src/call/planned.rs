@@ -411,3 +411,6 @@ fn denied_unattended(why: &str) -> Answer {
         ..Answer::new(ResultStatus::Denied, "denied", content)
     }
 }
+
+#[cfg(test)]
+mod tests;

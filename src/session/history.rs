@@ -409,3 +409,6 @@ impl CallProgress {
         numbered.max(1)
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -123,3 +123,6 @@ fn interrupted(interrupt: &Interrupt) -> Failure {
     };
     Failure::new(status, "interrupted while waiting for the session's lock").retryable(true)
 }
+
+#[cfg(test)]
+mod tests;

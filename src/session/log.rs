@@ -147,7 +147,6 @@ impl Log {
 
     /// From now on every write fails, as on a full disk.
     #[cfg(test)]
-    #[allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
     pub(crate) fn make_unwritable(&mut self, folder: &SessionFolder) {
         self.file = folder.root.open_file(Path::new(FILE_NAME)).unwrap();
     }
@@ -250,3 +249,6 @@ fn keep_fragment(folder: &SessionFolder, file: &mut File, offset: u64) -> std::i
     file.sync_data()?;
     Ok(name)
 }
+
+#[cfg(test)]
+mod tests;

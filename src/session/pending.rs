@@ -163,3 +163,6 @@ impl PendingFile {
         self.undecided().all(|call| call.needs == Needs::Answer)
     }
 }
+
+#[cfg(test)]
+mod tests;

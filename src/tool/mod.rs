@@ -5,7 +5,6 @@
 
 pub mod command;
 #[cfg(test)]
-#[allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 pub(crate) mod fake;
 pub mod heartbeat;
 pub mod list;

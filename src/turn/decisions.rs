@@ -177,3 +177,6 @@ fn make_stale(file: &mut PendingFile, index: usize, denied: Vec<String>, now: &s
 fn patched_paths(call: &PendingCall) -> impl Iterator<Item = &str> {
     call.preview.iter().flat_map(patched_files).map(|file| file.path.as_str())
 }
+
+#[cfg(test)]
+mod tests;

@@ -11,7 +11,6 @@ pub mod resume;
 pub mod rounds;
 pub mod settings;
 #[cfg(test)]
-#[allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 mod tests;
 pub mod verification;
 

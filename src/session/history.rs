@@ -4,7 +4,7 @@
 //! on disk. It refuses what loading cannot mend (a second result, a result without a call, a repeated id, a turn that
 //! goes back); calls without a result are no fault here, they are what "pending" and "to be repaired" mean.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 use crate::provider::Finish;
 use crate::session::record::{
@@ -176,11 +176,15 @@ impl History {
             ));
         }
         let round = self.entries.len();
-        for (index, call) in assistant.tool_calls.iter().enumerate() {
-            if self.calls.insert(call.id.clone(), (round, index)).is_some() {
+        // A record that is refused leaves nothing behind: whoever checks a whole log goes on with the next one.
+        let mut fresh = HashSet::new();
+        for call in &assistant.tool_calls {
+            if self.calls.contains_key(&call.id) || !fresh.insert(&call.id) {
                 return Err(format!("the call id {} is used a second time", call.id));
             }
         }
+        let places = assistant.tool_calls.iter().enumerate().map(|(index, call)| (call.id.clone(), (round, index)));
+        self.calls.extend(places);
         let calls = vec![CallProgress::default(); assistant.tool_calls.len()];
         self.entries.push(Entry::Round(Round { assistant: assistant.clone(), calls }));
         self.replied_since_end = true;

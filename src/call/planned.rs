@@ -58,7 +58,10 @@ pub enum Next<'a> {
     },
     Park(Box<Parked<'a>>),
     /// It is kept in pending.json and judged again when its turn comes.
-    Carry(CheckedCall<'a>),
+    Carry {
+        call: CheckedCall<'a>,
+        summary: String,
+    },
     /// It is left without a result, for the repair on resume.
     Strand,
     /// It, or one before it, would have to ask where nobody may be asked; with the rules that would allow it.
@@ -76,7 +79,7 @@ impl<'a> Next<'a> {
             Self::RunUnlessRepeated { .. }
             | Self::Answered(_)
             | Self::Park(_)
-            | Self::Carry(_)
+            | Self::Carry { .. }
             | Self::Strand
             | Self::WouldAsk { .. } => None,
         }
@@ -216,7 +219,7 @@ impl<'a> Planner<'a, '_> {
                 self.effect_ahead |= ready.call.tool.tool.effect() == Effect::SideEffect;
                 self.overlay.extend(after);
             }
-            Next::Park(_) | Next::Carry(_) | Next::WouldAsk { .. } => self.overlay.extend(after),
+            Next::Park(_) | Next::Carry { .. } | Next::WouldAsk { .. } => self.overlay.extend(after),
             Next::RunUnlessRepeated { .. } | Next::Answered(_) | Next::Strand => {}
         }
         next
@@ -267,7 +270,7 @@ impl<'a> Planner<'a, '_> {
                 self.run(&operation.id, Ready { call: call.clone(), assessment, permit })
             }
             Decided::Allowed(_) => match self.situation.trailing_reads {
-                TrailingReads::Carry => Next::Carry(call.clone()),
+                TrailingReads::Carry => Next::Carry { call: call.clone(), summary: assessment.summary },
                 TrailingReads::Strand => Next::Strand,
             },
             Decided::Ask(why) => match self.situation.on_ask {

@@ -7,8 +7,6 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use serde_json::Value;
-
 use super::Turn;
 use crate::call::checked::{CheckedCall, check};
 use crate::call::committed::{Budget, Settlement, append_decision, commit};
@@ -174,7 +172,7 @@ impl Turn<'_> {
             Next::Answered(answer) if !self.is_answered(&planned.id) => {
                 Some(Settlement::of_answer(planned.id.clone(), planned.name, answer.clone()))
             }
-            Next::Answered(_) | Next::Park(_) | Next::Carry(_) | Next::Strand | Next::WouldAsk { .. } => None,
+            Next::Answered(_) | Next::Park(_) | Next::Carry { .. } | Next::Strand | Next::WouldAsk { .. } => None,
         });
         let settlements: Vec<Settlement> = settlements.collect();
         commit(&mut self.log, self.folder, self.reporter, budget, settlements)?;
@@ -251,7 +249,7 @@ impl Turn<'_> {
                 Next::Run(_)
                 | Next::RunUnlessRepeated { .. }
                 | Next::Park(_)
-                | Next::Carry(_)
+                | Next::Carry { .. }
                 | Next::WouldAsk { .. } => break,
             }
         }
@@ -310,7 +308,7 @@ impl Turn<'_> {
                     settlements.push(Settlement::of_answer(planned.id, planned.name, answer));
                 }
                 Next::Park(parked) => waiting.push(pending_call(*parked)),
-                Next::Carry(call) => waiting.push(carried_call(&call)),
+                Next::Carry { call, summary } => waiting.push(carried_call(call, summary)),
                 Next::Strand | Next::Run(_) | Next::RunUnlessRepeated { .. } => {}
             }
         }
@@ -373,7 +371,7 @@ fn next_run(planned: &[Planned<'_>]) -> Option<usize> {
                 end = Some(index + 1);
             }
             Next::Run(_) | Next::RunUnlessRepeated { .. } => return Some(end.unwrap_or(index + 1)),
-            Next::Park(_) | Next::Carry(_) | Next::WouldAsk { .. } => break,
+            Next::Park(_) | Next::Carry { .. } | Next::WouldAsk { .. } => break,
         }
     }
     end
@@ -399,15 +397,15 @@ fn pending_call(parked: Parked<'_>) -> PendingCall {
     }
 }
 
-fn carried_call(call: &CheckedCall<'_>) -> PendingCall {
+fn carried_call(call: CheckedCall<'_>, summary: String) -> PendingCall {
     PendingCall {
-        id: call.id.call_id.clone(),
+        id: call.id.call_id,
         operation: call.id.operation,
         name: call.tool.name().to_owned(),
-        arguments: Value::clone(&call.arguments),
+        arguments: call.arguments,
         needs: Needs::Nothing,
         why: None,
-        summary: None,
+        summary: Some(summary),
         preview: None,
         grant: None,
         decision: None,

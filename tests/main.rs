@@ -3,6 +3,7 @@
 
 mod support;
 
+mod bad_input;
 mod decisions;
 mod harness_case;
 mod harness_log;
@@ -13,4 +14,5 @@ mod limits;
 mod man;
 mod options;
 mod states;
+mod streams;
 mod suspension;

@@ -3,6 +3,7 @@
 
 mod support;
 
+mod bad_input;
 mod decisions;
 mod harness_case;
 mod harness_log;
@@ -16,4 +17,5 @@ mod provider_anthropic;
 mod readme;
 mod recipes;
 mod states;
+mod streams;
 mod suspension;

@@ -62,7 +62,10 @@ pub enum Next<'a> {
     },
     Park(Box<Parked<'a>>),
     /// It is kept in pending.json and judged again when its turn comes.
-    Carry(CheckedCall<'a>),
+    Carry {
+        call: CheckedCall<'a>,
+        summary: String,
+    },
     /// It is left without a result, for the repair on resume.
     Strand,
     /// It, or one before it, would have to ask where nobody may be asked; with the rules that would allow it.
@@ -80,7 +83,7 @@ impl<'a> Next<'a> {
             Self::RunUnlessRepeated { .. }
             | Self::Answered(_)
             | Self::Park(_)
-            | Self::Carry(_)
+            | Self::Carry { .. }
             | Self::Strand
             | Self::WouldAsk { .. } => None,
         }
@@ -221,13 +224,16 @@ impl<'a> Planner<'a, '_> {
                         self.park(&ready.call, ready.assessment, why, Some(before))
                     }
                     Settled::Judge | Settled::Undecided | Settled::Refused(_) | Settled::Stranded => {
-                        Next::Carry(ready.call)
+                        Next::Carry { call: ready.call, summary: ready.assessment.summary }
                     }
                 }
             }
             // In strand mode too: a call is not torn apart.
             Next::Strand if !matches!(self.situation.decisions.settled(&operation.id), Settled::Stranded) => {
-                operation.checked.as_ref().map_or(Next::Strand, |call| Next::Carry(call.clone()))
+                let Ok(call) = &operation.checked else { return Next::Strand };
+                let assessed = call.tool.tool.assess(&call.arguments, self.situation.world, &self.overlay);
+                let summary = assessed.map(|assessment| assessment.summary).unwrap_or_default();
+                Next::Carry { call: call.clone(), summary }
             }
             next => next,
         }
@@ -277,7 +283,7 @@ impl<'a> Planner<'a, '_> {
                 self.effect_ahead |= ready.call.tool.tool.effect() == Effect::SideEffect;
                 self.overlay.extend(after);
             }
-            Next::Park(_) | Next::Carry(_) | Next::WouldAsk { .. } => self.overlay.extend(after),
+            Next::Park(_) | Next::Carry { .. } | Next::WouldAsk { .. } => self.overlay.extend(after),
             Next::RunUnlessRepeated { .. } | Next::Answered(_) | Next::Strand => {}
         }
         next
@@ -328,7 +334,7 @@ impl<'a> Planner<'a, '_> {
                 self.run(&operation.id, Ready { call: call.clone(), assessment, permit })
             }
             Decided::Allowed(_) => match self.situation.trailing_reads {
-                TrailingReads::Carry => Next::Carry(call.clone()),
+                TrailingReads::Carry => Next::Carry { call: call.clone(), summary: assessment.summary },
                 TrailingReads::Strand => Next::Strand,
             },
             Decided::Ask(why) => match self.situation.on_ask {

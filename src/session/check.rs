@@ -12,6 +12,8 @@ use super::history::{Entry, History};
 use super::log::{FILE_NAME, LINE_BYTES_MAX};
 use super::pending::{self, PendingFile};
 use super::record::{Record, TurnStatus};
+use crate::exit::Status;
+use crate::failure::Failure;
 use crate::turn::decisions;
 
 /// A broken invariant.
@@ -37,7 +39,9 @@ fn check_log(folder: &SessionFolder, violations: &mut Vec<Violation>) -> anyhow:
     let file = match folder.root.open_file(Path::new(FILE_NAME)) {
         Ok(file) => file,
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
-        Err(error) => return Err(anyhow::Error::new(error).context(format!("{shown} cannot be opened"))),
+        Err(error) => {
+            return Err(folder.unopened(FILE_NAME, &error, |what| Failure::new(Status::Error, what)).into());
+        }
     };
     let mut report = |line: Option<u64>, what: String| violations.push(Violation { file: shown.clone(), line, what });
     let mut reader = BufReader::new(file);

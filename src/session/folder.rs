@@ -135,10 +135,9 @@ impl<'a> StateFolder<'a> {
     fn refused(&self, name: &str, error: &io::Error) -> Failure {
         let shown = self.shown(name);
         let shown = shown.display();
-        let link = rustix::io::Errno::LOOP.raw_os_error();
         let not_folder = rustix::io::Errno::NOTDIR.raw_os_error();
         match error.raw_os_error() {
-            Some(number) if number == link || number == not_folder => {
+            Some(number) if is_link(error) || number == not_folder => {
                 Failure::usage(format!("{shown}: a part of this path is a link or no folder"))
                     .hint("attini follows no links to its own files; put a real folder there, or set ATTINI_STATE_DIR")
             }
@@ -154,6 +153,17 @@ impl SessionFolder {
         self.root.path().join(file).display().to_string()
     }
 
+    /// The failure to open one of the session's files, if a link in its place was the cause (2), else `otherwise`: what
+    /// a link leads to is not the session's.
+    pub fn unopened(&self, file: &str, error: &io::Error, otherwise: impl FnOnce(String) -> Failure) -> Failure {
+        let shown = self.display(file);
+        if is_link(error) {
+            return Failure::usage(format!("{shown} is a link"))
+                .hint("attini follows no links to its own files; put the file itself there");
+        }
+        otherwise(format!("{shown} cannot be opened: {error}"))
+    }
+
     /// Removes what a killed invocation left half-written. Only under the lock.
     pub fn clean(&self) -> io::Result<()> {
         for name in self.root.entries(Path::new("."))? {
@@ -163,6 +173,11 @@ impl SessionFolder {
         }
         Ok(())
     }
+}
+
+/// Whether opening failed because of a link where none is followed.
+fn is_link(error: &io::Error) -> bool {
+    error.raw_os_error() == Some(rustix::io::Errno::LOOP.raw_os_error())
 }
 
 /// Makes the folder that the user named, and what is missing above it.

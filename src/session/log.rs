@@ -11,6 +11,7 @@ use anyhow::Context;
 use rustix::fs::OFlags;
 
 use crate::clock;
+use crate::exit::Status;
 use crate::failure::Failure;
 use crate::session::folder::{FILE_MODE, SessionFolder};
 use crate::session::history::History;
@@ -192,7 +193,9 @@ fn load(folder: &SessionFolder) -> anyhow::Result<Option<Loaded>> {
     let file = match folder.root.open_file(Path::new(FILE_NAME)) {
         Ok(file) => file,
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
-        Err(error) => return Err(anyhow::Error::new(error).context(format!("{shown} cannot be opened"))),
+        Err(error) => {
+            return Err(folder.unopened(FILE_NAME, &error, |what| Failure::new(Status::Error, what)).into());
+        }
     };
     fold(BufReader::new(file), &shown).map(Some)
 }

@@ -8,8 +8,6 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use serde_json::Value;
-
 use super::Turn;
 use super::resume::open_operations_of;
 use crate::call::checked::{CheckedCall, check};
@@ -232,7 +230,7 @@ impl Turn<'_> {
                 Next::Answered(answer) => {
                     items.push(Settlement::of_answer(planned.id.clone(), planned.name, answer.clone()).into());
                 }
-                Next::Park(_) | Next::Carry(_) | Next::Strand | Next::WouldAsk { .. } => {}
+                Next::Park(_) | Next::Carry { .. } | Next::Strand | Next::WouldAsk { .. } => {}
             }
         }
         commit(&mut self.log, self.folder, self.reporter, budget, items, events)?;
@@ -294,7 +292,7 @@ impl Turn<'_> {
                 Next::Run(_)
                 | Next::RunUnlessRepeated { .. }
                 | Next::Park(_)
-                | Next::Carry(_)
+                | Next::Carry { .. }
                 | Next::WouldAsk { .. } => break,
             }
         }
@@ -386,7 +384,7 @@ impl Turn<'_> {
                     settlements.push(Settlement::of_answer(planned.id, planned.name, answer).into());
                 }
                 Next::Park(parked) => waiting.push(pending_call(*parked)),
-                Next::Carry(call) => waiting.push(carried_call(&call)),
+                Next::Carry { call, summary } => waiting.push(carried_call(call, summary)),
                 Next::Strand | Next::Run(_) | Next::RunUnlessRepeated { .. } => {}
             }
         }
@@ -545,7 +543,7 @@ fn next_run(planned: &[Planned<'_>]) -> Option<usize> {
                 last = Some(ready);
                 end = Some(index + 1);
             }
-            Next::Park(_) | Next::Carry(_) | Next::WouldAsk { .. } => break,
+            Next::Park(_) | Next::Carry { .. } | Next::WouldAsk { .. } => break,
         }
     }
     end
@@ -580,15 +578,15 @@ fn pending_call(parked: Parked<'_>) -> PendingCall {
     }
 }
 
-fn carried_call(call: &CheckedCall<'_>) -> PendingCall {
+fn carried_call(call: CheckedCall<'_>, summary: String) -> PendingCall {
     PendingCall {
-        id: call.id.call_id.clone(),
+        id: call.id.call_id,
         operation: call.id.operation,
         name: call.tool.name().to_owned(),
-        arguments: Value::clone(&call.arguments),
+        arguments: call.arguments,
         needs: Needs::Nothing,
         why: None,
-        summary: None,
+        summary: Some(summary),
         preview: None,
         grant: None,
         decision: None,

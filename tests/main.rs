@@ -14,3 +14,4 @@ mod provider_anthropic;
 mod recipes;
 mod states;
 mod suspension;
+mod tampering;

@@ -59,7 +59,7 @@ fn assert_refused(case: &Case, what: &str) {
         assert!(case.order().is_empty() && rules(case).is_empty(), "{what}: {arguments:?}");
         assert_eq!(case.read("a.txt"), "alpha\n");
     }
-    case.run(["status"]).exit(0);
+    case.run(["status"]).exit(0).stdout_contains("suspended");
     case.run(["check"]).exit_any([0, 16]);
     case.server().script([reply().text("else")]);
     case.run(["tell", "something else"]).exit(0).stdout("else\n");

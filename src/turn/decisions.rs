@@ -120,6 +120,12 @@ pub fn has_result(id: &OperationId, history: &History) -> bool {
     })
 }
 
+/// Whether an operation is still to be decided, run or refused: it has no result and was never started.
+pub fn waits(id: &OperationId, history: &History) -> bool {
+    let is_started = history.operation(id).is_some_and(|operation| operation.start.is_some());
+    !is_started && !has_result(id, history)
+}
+
 /// The calls that a command acts on, by their place in the file.
 ///
 /// `call_7` names all undecided operations of that call, `call_7#2` one. None named: every undecided call; with

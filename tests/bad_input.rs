@@ -239,7 +239,7 @@ fn a_damaged_log_is_refused_with_its_line_and_left_as_it_is() {
         (without(2), 3),
         (without(0), 1),
         (with(8, lines[1]), 9),
-        (format!("{}\u{0}\n", log), lines.len() + 1),
+        (format!("{log}\u{0}\n"), lines.len() + 1),
         (log.replacen("\"format\":1", "\"format\":2", 1), 1),
     ];
     for (damaged, line) in damages {

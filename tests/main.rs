@@ -19,3 +19,4 @@ mod recipes;
 mod states;
 mod streams;
 mod suspension;
+mod tampering;

@@ -52,12 +52,13 @@ fn a_suspended_turn_ends_on_stderr_with_previews_and_the_commands_to_type() {
     assert_stderr(
         &outcome,
         "turn 1: openai/test-model\n\
+         \n\
          call_1 (command): sh mark.sh a\n  $ sh mark.sh a\n  asks because: no rule allows it\n  \
          --grant would store: {\"type\":\"command\",\"allow\":true,\"args\":[\"sh\",\"mark.sh\",\"a\"]}\n\
          \n\
          call_2 (read): a.txt\n  its turn comes when the calls before it are decided\n\
          \n\
-         To go on, type one of:\n  attini approve\n  attini approve call_1\n  \
+         To go on, type one of:\n  attini approve\n  \
          attini approve call_1 --grant session\n  attini deny call_1 --reason '...'\n",
     );
 }

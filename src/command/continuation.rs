@@ -9,9 +9,10 @@ use crate::permission::{Rule, RulesFile};
 use crate::session::folder::SessionFolder;
 use crate::session::history::History;
 use crate::session::pending::PendingFile;
-use crate::session::record::{Decision, OperationId, Scope, TurnSettings};
+use crate::session::record::{OperationId, Scope, TurnSettings};
 use crate::turn::Turn;
 use crate::turn::ending::result_of;
+use crate::turn::verification::Grants;
 
 /// The equipment of the turn that the log ends in: as it was started, but for explicit options.
 pub fn equipment(
@@ -35,19 +36,22 @@ pub fn carry_out(
     opened: Continued<'_>,
     mut equipment: Equipment,
     pending: &PendingFile,
+    grants: &Grants,
     mut trust: Trust,
 ) -> anyhow::Result<Status> {
     let folder = opened.folder;
     let number = opened.log.history().turn();
-    let granted = pending.calls.iter().filter(|call| call.decision == Some(Decision::Approve));
-    let mut stored = false;
-    for granted in granted.filter_map(|call| call.granted.as_ref()) {
+    for granted in &grants.stored {
         let turn = (granted.scope == Scope::Turn).then_some(number);
         let rules: Vec<Rule> = granted.rules.iter().cloned().map(|rule| rule.with_turn(turn)).collect();
         rules_file(invocation, folder, granted.scope).add(&rules, &mut trust)?;
-        stored = true;
     }
-    if stored {
+    for id in &grants.void {
+        invocation
+            .reporter
+            .warning(&format!("{id} is no longer what was shown; the rule granted with it is not stored"));
+    }
+    if !grants.stored.is_empty() {
         let recorded_deny = opened.log.history().user().map(|user| user.settings.deny.clone()).unwrap_or_default();
         equipment.rules = invocation.rules(Some(folder), Some(number), &recorded_deny, &trust)?;
     }

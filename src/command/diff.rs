@@ -7,20 +7,22 @@ use crate::cli::DiffArguments;
 use crate::exit::Status;
 use crate::failure::Failure;
 use crate::report::line::{Line, Tone};
+use crate::session::folder::SessionFolder;
+use crate::session::log::Log;
 use crate::session::pending::{PendingCall, PendingFile};
 use crate::session::record::{Decision, OperationId, PlannedFile};
 use crate::tool::Preview;
 use crate::tool::patch::diff::parts;
+use crate::turn::decisions::waits;
 
 pub fn run(invocation: &Invocation, arguments: &DiffArguments) -> anyhow::Result<Status> {
-    let pending = match invocation.folder()? {
-        Some(folder) => PendingFile::load(&folder)?,
-        None => None,
+    let calls = match invocation.folder()? {
+        Some(folder) => waiting_calls(&folder)?,
+        None => Vec::new(),
     };
-    let calls = pending.as_ref().map(|file| file.calls.as_slice()).unwrap_or_default();
     let shown = match &arguments.id {
         None => calls.iter().filter(|call| patch(call).is_some()).collect(),
-        Some(id) => with_ground(calls, id)?,
+        Some(id) => with_ground(&calls, id)?,
     };
     let mut text = String::new();
     let mut outside = Vec::new();
@@ -42,6 +44,14 @@ pub fn run(invocation: &Invocation, arguments: &DiffArguments) -> anyhow::Result
     };
     invocation.reporter.finish_command("diff", Status::Completed, fields, None);
     Ok(Status::Completed)
+}
+
+/// The pending calls, but for those that an interrupted continuation carried out: their patches are written.
+fn waiting_calls(folder: &SessionFolder) -> anyhow::Result<Vec<PendingCall>> {
+    let Some(mut file) = PendingFile::load(folder)? else { return Ok(Vec::new()) };
+    let history = Log::read(folder)?.unwrap_or_default();
+    file.calls.retain(|call| waits(&call.operation_id(), &history));
+    Ok(file.calls)
 }
 
 /// A pending patch with the pending patches it stands on, in order.

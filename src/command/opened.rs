@@ -169,7 +169,7 @@ impl Equipment {
             limits: &self.settings.tool_limits(),
             withheld_variables: &self.withheld_variables,
         };
-        Ok(verify(file, history, &self.registry, &surroundings)?)
+        Ok(verify(file, history, &self.registry, &surroundings, &self.rules)?)
     }
 
     pub fn into_turn<'a>(self, invocation: &'a Invocation, folder: &'a SessionFolder, log: Log) -> Turn<'a> {

@@ -3,15 +3,16 @@
 use std::io::Read;
 
 use super::invocation::Invocation;
-use super::opened::{Equipment, complete_finished, conclude, forget_turn_rules, open, run, user_record};
+use super::opened::{Equipment, complete_finished, conclude, forget_turn_rules, open, run, standing, user_record};
 use crate::cli::{TellArguments, TurnOptions};
 use crate::clock;
 use crate::config::Config;
 use crate::exit::Status;
 use crate::failure::Failure;
 use crate::provider;
-use crate::session::history::History;
+use crate::session::history::{History, Standing};
 use crate::session::log::Log;
+use crate::session::pending::PendingFile;
 use crate::session::record::{FORMAT, Record, SessionRecord, TurnSettings};
 
 /// The largest prompt, stdin included.
@@ -57,7 +58,13 @@ pub fn tell(invocation: &Invocation, prompt: &str, options: &TurnOptions) -> any
             let user = user_record(number, prompt, &equipment.settings);
             let mut turn = equipment.into_turn(invocation, folder, log);
             match &opened.pending {
-                Some(file) => turn.drop_pending(file)?,
+                Some(file) if standing(turn.history()) == Standing::Unfinished => turn.drop_pending(file)?,
+                // A file that came from elsewhere: the turn it would belong to is over.
+                Some(_) => {
+                    turn.repair(|_| false)?;
+                    turn.log.barrier()?;
+                    PendingFile::remove(folder)?;
+                }
                 None => turn.repair(|_| false)?,
             }
             turn.log.append(&user)?;

@@ -4,7 +4,7 @@
 //! on disk. It refuses what loading cannot mend (a second result, a result without a call, a repeated id, a turn that
 //! goes back); calls without a result are no fault here, they are what "pending" and "to be repaired" mean.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap};
 
 use crate::provider::Finish;
 use crate::session::record::{

@@ -4,23 +4,30 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use super::check;
+use super::{CheckedCall, check};
 use crate::config::{Config, Run, ToolConfig};
 use crate::session::record::ToolCall;
-use crate::tool::Effect;
 use crate::tool::fake::{Fake, Ran};
 use crate::tool::registry::Registry;
+use crate::tool::{Effect, Refusal};
 
 fn registry(config: &Config) -> Registry {
     let ran = Arc::new(Ran::default());
     let tools = vec![Fake::tool("peek", Effect::Read, false, &ran), Fake::tool("poke", Effect::SideEffect, true, &ran)];
-    Registry::new(tools, config, false)
+    Registry::new(tools, config, false, &config.fan_out()).0
+}
+
+/// The call's only operation.
+fn alone<'r>(call: &ToolCall, registry: &'r Registry, truncated: bool) -> Result<CheckedCall<'r>, Refusal> {
+    let mut operations = check(call, registry, truncated);
+    assert_eq!(operations.len(), 1);
+    operations.remove(0).1
 }
 
 fn checked(name: &str, arguments: &str, truncated: bool) -> Result<Value, (String, String)> {
     let call = ToolCall { id: "c".to_owned(), name: name.to_owned(), arguments: arguments.to_owned(), opaque: None };
     let registry = registry(&Config::default());
-    match check(&call, &registry, truncated) {
+    match alone(&call, &registry, truncated) {
         Ok(checked) => {
             assert_eq!((checked.id.to_string().as_str(), checked.tool.name()), ("c", name));
             Ok(checked.arguments)
@@ -76,7 +83,7 @@ fn each_refusal_has_its_code_and_says_what_would_be_right() {
 #[test]
 fn a_tool_that_is_not_offered_is_known_all_the_same_but_never_suggested() {
     let mut config = Config::default();
-    config.tools.insert("poke".to_owned(), ToolConfig { run: Some(Run::Deny), concurrent: None });
+    config.tools.insert("poke".to_owned(), ToolConfig { run: Some(Run::Deny), ..ToolConfig::default() });
     let registry = registry(&config);
     let call = |name: &str| ToolCall {
         id: "c".to_owned(),
@@ -84,8 +91,8 @@ fn a_tool_that_is_not_offered_is_known_all_the_same_but_never_suggested() {
         arguments: r#"{"do":"ok"}"#.to_owned(),
         opaque: None,
     };
-    assert!(check(&call("poke"), &registry, false).is_ok(), "the rules deny it, and say why");
-    let refusal = check(&call("pokk"), &registry, false).err().unwrap();
+    assert!(alone(&call("poke"), &registry, false).is_ok(), "the rules deny it, and say why");
+    let refusal = alone(&call("pokk"), &registry, false).err().unwrap();
     assert!(!refusal.detail.unwrap().contains("poke"));
 }
 

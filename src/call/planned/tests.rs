@@ -1,10 +1,12 @@
 //! The plan as a table: what becomes of each call of a reply.
 
+use std::collections::HashMap;
 use std::path::Path;
 use std::sync::Arc;
 
 use super::{Next, OpenOperation, Planned, Situation, plan};
 use crate::call::checked::check;
+use crate::call::repeated::Memory;
 use crate::call::settled::Decisions;
 use crate::config::{Config, Run, ToolConfig};
 use crate::permission::{Rule, Rules};
@@ -38,16 +40,17 @@ impl Table {
         let effects = ["poke", "prod", "pinch", "hide"].map(|name| (name, Effect::SideEffect, true));
         let tools = tools.into_iter().chain(effects);
         let mut config = Config::default();
-        config.tools.insert("hide".to_owned(), ToolConfig { run: Some(Run::Deny), concurrent: None });
+        config.tools.insert("hide".to_owned(), ToolConfig { run: Some(Run::Deny), ..ToolConfig::default() });
         let registry = Registry::new(
             tools.map(|(name, effect, asks)| Fake::tool(name, effect, asks, &ran)).collect(),
             &config,
             false,
+            &config.fan_out(),
         );
         let rule = |name: &str, allow| (Scope::CommandLine, Rule::Tool { allow, name: name.to_owned(), turn: None });
         Self {
             calls: calls.iter().enumerate().map(|(index, (name, arguments))| call(index, name, arguments)).collect(),
-            registry,
+            registry: registry.0,
             rules: Rules::new(Path::new("/nonexistent"), [rule("prod", true), rule("pinch", false)]),
             trailing_reads: TrailingReads::Carry,
             on_ask: OnAsk::Suspend,
@@ -60,7 +63,7 @@ impl Table {
     fn decided(mut self, decisions: &[(usize, Option<Decision>)]) -> Self {
         let calls = decisions.iter().map(|(index, decision)| {
             let call = &self.calls[*index];
-            let checked = check(call, &self.registry, false).unwrap();
+            let checked = check(call, &self.registry, false).remove(0).1.unwrap();
             let arguments = checked.arguments.clone();
             PendingCall {
                 id: call.id.clone(),
@@ -100,8 +103,9 @@ impl Table {
             .map(|(index, call)| OpenOperation {
                 id: OperationId::whole(&call.id),
                 name: &call.name,
-                checked: check(call, &self.registry, false),
+                checked: check(call, &self.registry, false).remove(0).1,
                 index: index as u64,
+                stops: false,
             })
             .collect();
         let world = World::default();
@@ -109,6 +113,8 @@ impl Table {
             &operations,
             &Situation {
                 world: &world,
+                memory: &Memory::default(),
+                failed: &HashMap::new(),
                 rules: &self.rules,
                 decisions: self.pending.as_ref().map(Decisions::of).unwrap_or_default(),
                 denied_index: self.denied_index,
@@ -138,7 +144,8 @@ fn brief(planned: &Planned<'_>) -> String {
         },
         Next::Park(parked) if parked.before.is_some() => "park again".to_owned(),
         Next::Park(parked) => format!("park: {}", parked.why),
-        Next::Carry(_) => "carry".to_owned(),
+        Next::RunUnlessRepeated { of, .. } => format!("run unless {of}"),
+        Next::Carry { .. } => "carry".to_owned(),
         Next::Strand => "strand".to_owned(),
         Next::WouldAsk { answer, grant } => {
             format!("{} with {} rules", answer.code, grant.as_ref().map_or(0, Vec::len))

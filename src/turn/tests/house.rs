@@ -297,7 +297,10 @@ impl House {
 
     fn ensure_verified(&self, turn: &Turn<'_>, file: &PendingFile) {
         let registry = self.registry(&turn.settings);
-        turn.with_surroundings(|surroundings| verify(file, turn.history(), &registry, surroundings).map(drop)).unwrap();
+        turn.with_surroundings(|surroundings| {
+            verify(file, turn.history(), &registry, surroundings, &turn.rules).map(drop)
+        })
+        .unwrap();
     }
 
     fn registry(&self, settings: &TurnSettings) -> Registry {

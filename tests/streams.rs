@@ -51,13 +51,13 @@ fn a_suspended_turn_ends_on_stderr_with_previews_and_the_commands_to_type() {
     outcome.stdout("");
     assert_stderr(
         &outcome,
-        "turn 1: openai/test-model\n\
+        "turn 1: openai/test-model\n\n\
          call_1 (command): sh mark.sh a\n  $ sh mark.sh a\n  asks because: no rule allows it\n  \
          --grant would store: {\"type\":\"command\",\"allow\":true,\"args\":[\"sh\",\"mark.sh\",\"a\"]}\n\
          \n\
          call_2 (read): a.txt\n  its turn comes when the calls before it are decided\n\
          \n\
-         To go on, type one of:\n  attini approve\n  attini approve call_1\n  \
+         To go on, type one of:\n  attini approve\n  \
          attini approve call_1 --grant session\n  attini deny call_1 --reason '...'\n",
     );
 }
@@ -292,7 +292,8 @@ impl Slow {
 
 /// A text longer than what a pipe holds.
 fn longer_than_a_pipe() -> String {
-    (0..40_000).map(|number| format!("{number:07}\n")).collect()
+    let lines: Vec<String> = (0..40_000).map(|number| format!("{number:07}\n")).collect();
+    lines.concat()
 }
 
 #[test]

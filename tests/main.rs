@@ -15,3 +15,4 @@ mod recipes;
 mod states;
 mod suspension;
 mod tampering;
+mod turn_grants;

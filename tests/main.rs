@@ -9,6 +9,7 @@ mod harness_log;
 mod harness_pairing;
 mod harness_server;
 mod inventory;
+mod links;
 mod man;
 mod provider_anthropic;
 mod recipes;

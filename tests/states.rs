@@ -55,7 +55,7 @@ fn last_status(case: &Case) -> Value {
 fn without_a_session_only_tell_does_anything() {
     let case = case().script([reply().text("hello")]);
     for arguments in COMMANDS {
-        case.run(arguments).exit(3).stdout("");
+        case.run(arguments).exit(3).stdout("").stderr_contains("attini tell").stderr_lacks("attini resume");
         assert!(!case.exists(".attini/sessions"), "{arguments:?} made something");
     }
     case.run(["status"]).exit(0).stdout_contains("new");
@@ -68,6 +68,7 @@ fn after_a_finished_turn_only_tell_does_anything() {
     let case = finished();
     for arguments in COMMANDS {
         assert_unchanged(&case, arguments, 3);
+        case.run(arguments).exit(3).stderr_contains("attini tell").stderr_lacks("attini resume");
     }
     assert_unchanged(&case, &["status"], 0);
     assert_unchanged(&case, &["diff"], 0);
@@ -237,6 +238,7 @@ fn an_unfinished_turn_without_open_calls_goes_on_with_resume_alone() {
     for (what, case) in unfinished() {
         for arguments in [&["approve"][..], &["deny"], &["approve", "call_1"], &["deny", "call_1"]] {
             assert_unchanged(&case, arguments, 3);
+            case.run(arguments).exit(3).stderr_contains("`attini resume` goes on").stderr_lacks("attini tell");
         }
         case.run(["status"]).exit(0).stdout_contains("unfinished");
         assert_eq!(case.order(), ["x"], "{what}");
@@ -412,7 +414,8 @@ fn after_a_kill_behind_any_record_deny_finds_nothing_to_deny() {
     for (count, with_pending) in whole.cuts() {
         let case = whole.cut(count, with_pending);
         let log = fs::read(case.session_path("main", "conversation.jsonl")).unwrap();
-        case.run(["deny"]).exit(3);
+        let told = if whole.has_answer(count) { "attini tell" } else { "attini resume" };
+        case.run(["deny"]).exit(3).stderr_contains(told);
         assert_eq!(fs::read(case.session_path("main", "conversation.jsonl")).unwrap(), log, "after record {count}");
     }
 }

@@ -84,7 +84,7 @@ fn approve_unfinished(
     let history = opened.log.history();
     let answered = history.open_calls().next().is_none();
     if !arguments.ids.is_empty() || answered || standing(history) == Standing::Finished {
-        return Err(nothing_pending(invocation).into());
+        return Err(nothing_pending(invocation, Some(history)).into());
     }
     let trust = invocation.trust()?;
     let equipment = equipment(invocation, &opened, &arguments.turn, &trust)?;

@@ -12,7 +12,9 @@ use crate::turn::verification::Grants;
 pub fn run(invocation: &Invocation, arguments: &DenyArguments) -> anyhow::Result<Status> {
     let folder = invocation.folder()?;
     let mut opened = open_existing(invocation, folder.as_ref(), &arguments.turn)?;
-    let Some(file) = opened.pending.take() else { return Err(nothing_pending(invocation).into()) };
+    let Some(file) = opened.pending.take() else {
+        return Err(nothing_pending(invocation, Some(opened.log.history())).into());
+    };
     let trust = invocation.trust()?;
     let equipment = equipment(invocation, &opened, &arguments.turn, &trust)?;
     let recomputed = equipment.verify(invocation, opened.folder, opened.log.history(), &file)?;

@@ -2,7 +2,7 @@
 
 use super::continuation::{carry_out, equipment, go_on, still_suspended};
 use super::invocation::Invocation;
-use super::opened::{Continued, complete_finished, nothing_pending, open_existing, standing};
+use super::opened::{Continued, complete_finished, forget_turn_rules, nothing_pending, open_existing, standing};
 use crate::cli::ResumeArguments;
 use crate::exit::Status;
 use crate::session::history::Standing;
@@ -32,10 +32,11 @@ fn resume_unfinished(
 ) -> anyhow::Result<Status> {
     if standing(opened.log.history()) == Standing::Finished {
         if opened.log.history().turn() == 0 || opened.log.history().turn_end().is_some() {
-            return Err(nothing_pending(invocation).into());
+            return Err(nothing_pending(invocation, Some(opened.log.history())).into());
         }
         // A kill took the end of a turn that had its answer.
         complete_finished(&mut opened.log)?;
+        forget_turn_rules(invocation, opened.folder, opened.log.history().turn());
         let mut result = result_of(opened.log.history(), Status::Completed, None, None);
         result.session = Some(invocation.session.clone());
         invocation.reporter.answer(result.text.as_deref().unwrap_or_default());

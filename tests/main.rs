@@ -3,6 +3,7 @@
 
 mod support;
 
+mod adversity;
 mod decisions;
 mod harness_case;
 mod harness_log;

@@ -3,6 +3,7 @@
 
 mod support;
 
+mod adversity;
 mod bad_input;
 mod decisions;
 mod harness_case;

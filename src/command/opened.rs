@@ -179,6 +179,7 @@ impl Equipment {
     }
 
     pub fn into_turn<'a>(self, invocation: &'a Invocation, folder: &'a SessionFolder, log: Log) -> Turn<'a> {
+        invocation.interrupt.end_in_order();
         Turn {
             workspace: &invocation.workspace,
             folder,

@@ -156,6 +156,7 @@ fn call(
         }
     };
     let ready = Ready { call: checked, assessment, permit };
+    invocation.interrupt.end_in_order();
     let live = |bytes: &[u8]| invocation.reporter.live(bytes);
     let ground = Ground {
         surroundings: &surroundings,

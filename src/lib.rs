@@ -39,6 +39,7 @@ pub mod command;
 pub mod config;
 pub mod exit;
 pub mod failure;
+pub mod http;
 pub mod interrupt;
 pub mod mask;
 pub mod permission;

@@ -40,6 +40,7 @@ pub mod config;
 pub mod crash;
 pub mod exit;
 pub mod failure;
+pub mod http;
 pub mod interrupt;
 pub mod mask;
 pub mod permission;

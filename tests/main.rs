@@ -6,6 +6,7 @@ mod support;
 mod adversity;
 mod bad_input;
 mod decisions;
+mod fetch;
 mod harness_case;
 mod harness_log;
 mod harness_pairing;

@@ -67,6 +67,8 @@ impl Case {
             written: &self.written,
             limits: &LIMITS,
             withheld_variables: &[],
+            fetch_verdict: &|_| crate::permission::HostVerdict::Asks,
+            state: None,
         }
     }
 
@@ -88,6 +90,7 @@ impl Case {
             files,
             label: "call_1",
             interrupt: &Interrupt::default(),
+            approved_by_person: false,
             live: &|_| {},
             output_bytes: &std::sync::atomic::AtomicU64::new(0),
         })

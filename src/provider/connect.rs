@@ -1,11 +1,14 @@
 //! From `PROVIDER/MODEL`, the configuration and the environment to a provider that can be asked.
 
+use std::ffi::OsStr;
+
 use super::Provider;
 use super::anthropic::Anthropic;
 use super::catalogue::{self, Dialect};
 use super::http::{Http, Variable};
 use super::openai::OpenAi;
 use super::scripted::Scripted;
+use crate::config::environment::Environment;
 use crate::config::{Api, Config, ProviderConfig};
 use crate::failure::Failure;
 use crate::workspace::Workspace;
@@ -74,6 +77,15 @@ pub fn key_variables(config: &Config) -> Vec<String> {
     names.sort();
     names.dedup();
     names
+}
+
+/// From now on the key of every provider that is in the environment is masked, whichever provider is asked.
+pub fn register_keys(config: &Config, environment: &Environment) {
+    for name in key_variables(config) {
+        if let Some(value) = environment.get(&name).and_then(OsStr::to_str) {
+            crate::mask::register(&name, value.trim());
+        }
+    }
 }
 
 /// What a person is told who named no model and has no key.

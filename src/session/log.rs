@@ -11,6 +11,7 @@ use anyhow::Context;
 use rustix::fs::OFlags;
 
 use crate::clock;
+use crate::exit::Status;
 use crate::failure::Failure;
 use crate::session::folder::{FILE_MODE, SessionFolder};
 use crate::session::history::History;
@@ -21,6 +22,9 @@ pub const FILE_NAME: &str = "conversation.jsonl";
 
 /// The longest line that is read. A reply is bounded well below it; a longer line was not written by attini.
 pub const LINE_BYTES_MAX: u64 = 256 * 1024 * 1024;
+
+/// How deep a record may be nested: what the parser reads back.
+const DEPTH_MAX: usize = 127;
 
 /// A log open for appending. Only the holder of the session's lock has one.
 #[derive(Debug)]
@@ -161,8 +165,32 @@ impl Log {
 
 fn line(record: &Record) -> anyhow::Result<Vec<u8>> {
     let mut bytes = serde_json::to_vec(record).context("a record cannot be put into JSON")?;
+    // What a schema or a service's own fields hold may be nested deeper than a record that reads back.
+    if depth(&bytes) > DEPTH_MAX {
+        return Err(Failure::new(Status::Error, format!("a record is nested more than {DEPTH_MAX} deep")).into());
+    }
     bytes.push(b'\n');
     Ok(bytes)
+}
+
+/// How deep objects and arrays are nested in valid JSON.
+fn depth(json: &[u8]) -> usize {
+    let (mut depth, mut deepest) = (0_usize, 0);
+    let (mut in_string, mut escaped) = (false, false);
+    for byte in json {
+        match byte {
+            _ if escaped => escaped = false,
+            b'\\' if in_string => escaped = true,
+            b'"' => in_string = !in_string,
+            b'{' | b'[' if !in_string => {
+                depth += 1;
+                deepest = deepest.max(depth);
+            }
+            b'}' | b']' if !in_string => depth = depth.saturating_sub(1),
+            _ => {}
+        }
+    }
+    deepest
 }
 
 fn open_append(folder: &SessionFolder) -> std::io::Result<File> {
@@ -207,7 +235,7 @@ fn fold(mut reader: impl BufRead, shown: &str) -> anyhow::Result<Loaded> {
         if !terminated && read == LINE_BYTES_MAX {
             return Err(damaged(shown, number, &format!("the line is longer than {LINE_BYTES_MAX} bytes")));
         }
-        match serde_json::from_slice::<Record>(&line) {
+        match Record::parse(&line) {
             Ok(record) => {
                 loaded.history.apply(&record).map_err(|violation| damaged(shown, number, &violation))?;
                 loaded.length = loaded.file_length;
@@ -242,4 +270,29 @@ fn keep_fragment(folder: &SessionFolder, file: &mut File, offset: u64) -> std::i
     file.set_len(offset)?;
     file.sync_data()?;
     Ok(name)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::session::record::{TurnSettings, UserRecord};
+
+    #[test]
+    fn what_is_written_reads_back_however_deep_it_is() {
+        for levels in [1, 100, 124, 125, 126, 127, 200] {
+            let schema = (0..levels).fold(json!("]}\\\"["), |inner, _| json!([inner]));
+            let settings = TurnSettings { output_schema: Some(schema), ..TurnSettings::default() };
+            let record = Record::User(UserRecord { turn: 1, at: String::new(), text: "{[".to_owned(), settings });
+            // The record and its settings are two levels more.
+            assert_eq!(line(&record).is_ok(), levels <= 125, "{levels}");
+            if let Ok(line) = line(&record) {
+                assert_eq!(depth(&line), levels + 2);
+                assert_eq!(Record::parse(&line).unwrap(), record);
+            }
+        }
+        assert_eq!(depth(b"7"), 0);
+        assert_eq!(depth(Value::Null.to_string().as_bytes()), 0);
+    }
 }

@@ -6,8 +6,10 @@
 use std::borrow::Cow;
 use std::sync::{PoisonError, RwLock};
 
-/// A shorter value is no secret, and masking it would tear ordinary text.
-pub const MASKED_BYTES_MIN: usize = 6;
+/// A value of this length is a secret, whatever it is made of.
+pub const SECRET_BYTES_MIN: usize = 20;
+/// A value of this length is a secret if it mixes letters and digits.
+pub const MIXED_SECRET_BYTES_MIN: usize = 8;
 
 static KEYS: RwLock<Vec<Key>> = RwLock::new(Vec::new());
 
@@ -23,9 +25,16 @@ impl Key {
     }
 }
 
-/// Masks `value` from now on, as the value of the environment variable of that name.
+/// Whether a key's value looks like a secret. Local services take any word for a key (`ollama`, `not-needed`), and
+/// masking an ordinary word would tear what a model writes: the calls that are run are those recorded.
+pub fn is_secret(value: &str) -> bool {
+    let mixes = value.contains(char::is_alphabetic) && value.contains(|letter: char| letter.is_ascii_digit());
+    value.len() >= SECRET_BYTES_MIN || (mixes && value.len() >= MIXED_SECRET_BYTES_MIN)
+}
+
+/// Masks `value` from now on, as the value of the environment variable of that name, if it looks like a secret.
 pub fn register(variable: &str, value: &str) {
-    if value.len() < MASKED_BYTES_MIN {
+    if !is_secret(value) {
         return;
     }
     let mut keys = KEYS.write().unwrap_or_else(PoisonError::into_inner);
@@ -35,6 +44,11 @@ pub fn register(variable: &str, value: &str) {
     keys.push(Key { variable: variable.to_owned(), value: value.to_owned() });
     // A key that holds another is masked as a whole.
     keys.sort_by_key(|key| std::cmp::Reverse(key.value.len()));
+}
+
+/// Whether the text holds a key's value.
+pub fn holds_key(text: &str) -> bool {
+    matches!(apply(text), Cow::Owned(_))
 }
 
 fn keys() -> Vec<Key> {
@@ -132,6 +146,27 @@ impl Stream {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_ordinary_word_is_no_secret() {
+        for word in ["", "x", "ollama", "EMPTY", "sk-test", "function", "lm-studio", "not-needed", "sk-no-key-required"]
+        {
+            assert!(!is_secret(word), "{word}");
+        }
+        for number in ["12345678", "1234567", "a234567"] {
+            assert!(!is_secret(number), "{number}");
+        }
+        for secret in ["sk-12345", "0123456789abcdef", "hf_NoDigitsButQuiteLong", "sk-proj-0123456789"] {
+            assert!(is_secret(secret), "{secret}");
+        }
+    }
+
+    #[test]
+    fn a_word_that_serves_as_a_key_is_left_alone() {
+        register("TEST_WORD_KEY", "function");
+        assert_eq!(apply("function greet() {}"), "function greet() {}");
+        assert!(!holds_key("function"));
+    }
 
     #[test]
     fn a_key_is_masked_however_the_stream_is_cut() {

@@ -2,7 +2,7 @@
 //!
 //! Names and arguments stay as the model wrote them, whether they make sense or not; the next stage says so.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
 use crate::session::history::History;
 use crate::session::record::ToolCall;
@@ -13,18 +13,20 @@ const ID_BYTES_MAX: usize = 64;
 const NAME_BYTES_MAX: usize = 256;
 /// The longest arguments that are kept of one call; what is cut no longer parses, and is answered so.
 pub const ARGUMENTS_BYTES_MAX: usize = 16 * 1024 * 1024;
-/// How many calls of one reply are kept at all; `calls_per_reply` answers those past the turn's own limit.
-pub const CALLS_MAX: usize = 4096;
+/// How many calls of one reply are kept at all, the same as a provider takes; `calls_per_reply` answers those past the
+/// turn's own limit.
+pub const CALLS_MAX: usize = crate::provider::assemble::CALLS_MAX;
 
 /// Takes in the calls of a reply that follows `history`.
 pub fn take_in(calls: Vec<ToolCall>, history: &History) -> Vec<ToolCall> {
     let mut taken: Vec<ToolCall> = Vec::new();
-    let mut sent: Vec<(String, usize)> = Vec::new();
+    // By the id that the model gave, the places of the calls that were taken under it.
+    let mut sent: HashMap<String, Vec<usize>> = HashMap::new();
     for mut call in calls {
         bound(&mut call.name, NAME_BYTES_MAX);
         bound(&mut call.arguments, ARGUMENTS_BYTES_MAX);
-        let mut same_id = sent.iter().filter(|(id, _)| !call.id.is_empty() && *id == call.id).map(|&(_, index)| index);
-        if let Some(index) = same_id.find(|&index| is_one_call(&taken[index], &call)) {
+        let same_id = sent.get(&call.id).filter(|_| !call.id.is_empty());
+        if let Some(&index) = same_id.into_iter().flatten().find(|&&index| is_one_call(&taken[index], &call)) {
             if call.arguments.len() > taken[index].arguments.len() {
                 taken[index].arguments = call.arguments;
             }
@@ -33,7 +35,7 @@ pub fn take_in(calls: Vec<ToolCall>, history: &History) -> Vec<ToolCall> {
         if taken.len() == CALLS_MAX {
             break;
         }
-        sent.push((call.id.clone(), taken.len()));
+        sent.entry(call.id.clone()).or_default().push(taken.len());
         taken.push(call);
     }
     let mut used: HashSet<String> = HashSet::new();

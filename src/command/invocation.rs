@@ -3,12 +3,14 @@
 use std::path::PathBuf;
 
 use crate::cli::{GlobalOptions, Parsed, RuleOption};
+use crate::config::Config;
 use crate::config::environment::Environment;
 use crate::config::layers::{self, Loaded};
 use crate::config::trust::Trust;
 use crate::failure::Failure;
 use crate::interrupt::Interrupt;
 use crate::permission::{self, Rule, Rules};
+use crate::provider;
 use crate::report::{Mode, ReportOptions, Reporter, command_prefix, program_word};
 use crate::session::folder::{SessionFolder, StateFolder, ensure_name};
 use crate::workspace::Workspace;
@@ -31,6 +33,8 @@ pub struct Invocation {
 impl Invocation {
     /// Finds workspace and session. Nothing is read of either yet.
     pub fn new(parsed: &Parsed, environment: Environment, interrupt: Interrupt) -> anyhow::Result<Self> {
+        // Before anything is told or kept. Those that a config adds follow once it may count.
+        provider::register_keys(&Config::default(), &environment);
         let workspace = find_workspace(&parsed.global, &environment)?;
         let session = match (&parsed.global.session, environment.text("ATTINI_SESSION")?) {
             (Some(name), _) => name.clone(),
@@ -89,6 +93,7 @@ impl Invocation {
     pub fn trusted_config(&self, trust: &Trust) -> anyhow::Result<Loaded> {
         let loaded = layers::load(&self.workspace, &self.environment, trust)?;
         loaded.ensure_config_trusted()?;
+        provider::register_keys(&loaded.config, &self.environment);
         Ok(loaded)
     }
 }

@@ -79,23 +79,27 @@ fn dispatch(
     reporter: &Reporter,
 ) -> anyhow::Result<Status> {
     match &parsed.command {
-        Command::Completions(arguments) => return Ok(completions::run(arguments.shell, reporter)),
+        Command::Completions(arguments) => {
+            return Ok(reporter.ensure_printed(completions::run(arguments.shell, reporter)));
+        }
         Command::Demo => return demo::run(parsed, environment, interrupt),
         _ => {}
     }
     let invocation = Invocation::new(&parsed, environment, interrupt)?;
-    match &parsed.command {
-        Command::Tell(arguments) => tell::run_command(&invocation, arguments),
-        Command::Approve(arguments) => approve::run(&invocation, arguments),
-        Command::Deny(arguments) => deny::run(&invocation, arguments),
-        Command::Resume(arguments) => resume::run(&invocation, arguments),
+    let status = match &parsed.command {
+        // However much of it is lost on the way to stdout, the turn is what is on disk.
+        Command::Tell(arguments) => return tell::run_command(&invocation, arguments),
+        Command::Approve(arguments) => return approve::run(&invocation, arguments),
+        Command::Deny(arguments) => return deny::run(&invocation, arguments),
+        Command::Resume(arguments) => return resume::run(&invocation, arguments),
         Command::Status => status::run(&invocation),
         Command::Diff(arguments) => diff::run(&invocation, arguments),
         Command::Tools(arguments) => tools::run(&invocation, arguments),
         Command::Check => check::run(&invocation),
         Command::Trust(arguments) => trust::run(&invocation, arguments),
         Command::Demo | Command::Completions(_) => Ok(Status::Completed),
-    }
+    };
+    Ok(invocation.reporter.ensure_printed(status?))
 }
 
 impl Status {

@@ -1,5 +1,6 @@
 //! `attini tell`: a new turn.
 
+use std::collections::HashSet;
 use std::io::Read;
 
 use super::invocation::Invocation;
@@ -17,6 +18,8 @@ use crate::session::record::{FORMAT, Record, SessionRecord, TurnSettings};
 
 /// The largest prompt, stdin included.
 const PROMPT_BYTES_MAX: u64 = 1024 * 1024;
+/// What the block of `--stdin` is called.
+const FENCE: &str = "stdin";
 
 pub fn run_command(invocation: &Invocation, arguments: &TellArguments) -> anyhow::Result<Status> {
     let prompt = read_prompt(arguments)?;
@@ -119,7 +122,8 @@ fn read_prompt(arguments: &TellArguments) -> anyhow::Result<String> {
         None | Some("-") => read_stdin()?,
         Some(prompt) if arguments.stdin => {
             let data = read_stdin()?;
-            format!("{prompt}\n\n<stdin>\n{}\n</stdin>", data.trim_end_matches('\n'))
+            let fence = fence(&data);
+            format!("{prompt}\n\n<{fence}>\n{}\n</{fence}>", data.trim_end_matches('\n'))
         }
         Some(prompt) => prompt.to_owned(),
     };
@@ -130,6 +134,25 @@ fn read_prompt(arguments: &TellArguments) -> anyhow::Result<String> {
         return Err(Failure::usage("the prompt is empty").hint("say what is to be done: `attini tell PROMPT`").into());
     }
     Ok(prompt)
+}
+
+/// What the data's block is called: a name that the data itself does not hold, whatever the case of its letters, so that
+/// nothing in it can pass for the block's end.
+fn fence(data: &str) -> String {
+    let data = data.to_ascii_lowercase();
+    if !data.contains(FENCE) {
+        return FENCE.to_owned();
+    }
+    let taken: HashSet<u64> = data
+        .match_indices(FENCE)
+        .filter_map(|(index, _)| {
+            let number = data[index + FENCE.len()..].strip_prefix('-')?;
+            let digits = number.find(|letter: char| !letter.is_ascii_digit()).unwrap_or(number.len());
+            number[..digits].parse().ok()
+        })
+        .collect();
+    let free = (1..=u64::MAX).find(|number| !taken.contains(number)).unwrap_or_default();
+    format!("{FENCE}-{free}")
 }
 
 fn read_stdin() -> anyhow::Result<String> {
@@ -147,4 +170,39 @@ fn read_stdin() -> anyhow::Result<String> {
 fn too_long() -> Failure {
     Failure::usage(format!("the prompt is longer than {PROMPT_BYTES_MAX} bytes"))
         .hint("put the text into a file of the workspace and let the model read it")
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn a_block_is_called_what_its_data_does_not_hold() {
+        for (data, expected) in [
+            ("", "stdin"),
+            ("plain </std in>", "stdin"),
+            ("a</stdin>b", "stdin-1"),
+            ("</STDIN> </Stdin-1 >", "stdin-2"),
+            ("stdin-2 stdin-1 stdin-4", "stdin-3"),
+            ("stdin-10", "stdin-1"),
+            ("stdin-99999999999999999999999", "stdin-1"),
+            ("stdin-stdin-1", "stdin-2"),
+            ("stdin-\u{fc}1", "stdin-1"),
+        ] {
+            assert_eq!(fence(data), expected, "{data}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn data_never_ends_its_own_block(pieces in prop::collection::vec("(?i:</?stdin)(-[0-9]{1,2})?>?|[a-z ]{0,3}", 0..40)) {
+            let data = pieces.concat();
+            let fence = fence(&data);
+            let lower = data.to_ascii_lowercase();
+            let closes = |tag: String| lower.match_indices(&tag).any(|(at, _)| !lower[at + tag.len()..].starts_with(|c: char| c.is_ascii_digit() || c == '-'));
+            prop_assert!(!closes(format!("/{fence}")), "{fence} in {data}");
+        }
+    }
 }

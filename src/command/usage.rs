@@ -34,7 +34,7 @@ pub fn run(error: &CliError, reporter: &Reporter) -> Status {
             return Status::Usage;
         }
     }
-    Status::Completed
+    reporter.ensure_printed(Status::Completed)
 }
 
 #[cfg(test)]

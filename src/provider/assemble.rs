@@ -9,8 +9,8 @@ use serde_json::{Map, Value};
 use super::cut;
 use crate::session::record::ToolCall;
 
-/// Most calls of one reply.
-pub const CALLS_MAX: usize = 1024;
+/// Most calls of one reply: each is kept, and each has its result. Far above what a turn's own limit lets run.
+pub const CALLS_MAX: usize = 16 * 1024;
 /// What is kept of a name.
 pub const NAME_BYTES_MAX: usize = 1024;
 

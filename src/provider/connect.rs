@@ -1,11 +1,14 @@
 //! From `PROVIDER/MODEL`, the configuration and the environment to a provider that can be asked.
 
+use std::ffi::OsStr;
+
 use super::Provider;
 use super::anthropic::Anthropic;
 use super::catalogue::{self, Dialect};
 use super::http::Http;
 use super::openai::OpenAi;
 use super::scripted::Scripted;
+use crate::config::environment::Environment;
 use crate::config::{Api, Config, ProviderConfig};
 use crate::failure::Failure;
 use crate::http::{Variable, environment_variable};
@@ -77,6 +80,15 @@ pub fn key_variables(config: &Config) -> Vec<String> {
     names
 }
 
+/// From now on the key of every provider that is in the environment is masked, whichever provider is asked.
+pub fn register_keys(config: &Config, environment: &Environment) {
+    for name in key_variables(config) {
+        if let Some(value) = environment.get(&name).and_then(OsStr::to_str) {
+            crate::mask::register(&name, value.trim());
+        }
+    }
+}
+
 /// What a person is told who named no model and has no key.
 pub fn no_model_failure() -> Failure {
     Failure::usage("no model is configured, and no key of a provider is in the environment")
@@ -144,7 +156,7 @@ fn load_openai(name: &str, resolved: &Resolved, variable: Variable<'_>) -> anyho
         Http::load(name, base_url, variable)?,
         super::openai::Settings {
             provider: name.to_owned(),
-            url: format!("{base_url}/chat/completions"),
+            url: endpoint(base_url, "/chat/completions"),
             key_variable: resolved.key_variable.clone(),
             key,
             user_after_tool: resolved.user_after_tool,
@@ -159,14 +171,24 @@ fn load_anthropic(name: &str, resolved: &Resolved, variable: Variable<'_>) -> an
         Http::load(name, base_url, variable)?,
         super::anthropic::Settings {
             provider: name.to_owned(),
-            url: format!("{base_url}/v1/messages"),
+            url: endpoint(base_url, "/v1/messages"),
             key_variable: resolved.key_variable.clone(),
             key,
         },
     ))
 }
 
-/// The base address without a slash at its end, and the key.
+/// The address of a service's endpoint: `path` goes behind the base address's own path, and its query, if it has one,
+/// stays behind both.
+fn endpoint(base_url: &str, path: &str) -> String {
+    let base_url = base_url.split_once('#').map_or(base_url, |(before, _)| before);
+    match base_url.split_once('?') {
+        Some((before, query)) => format!("{}{path}?{query}", before.trim_end_matches('/')),
+        None => format!("{}{path}", base_url.trim_end_matches('/')),
+    }
+}
+
+/// The base address and the key.
 fn load_base<'a>(
     name: &str,
     resolved: &'a Resolved,
@@ -180,7 +202,7 @@ fn load_base<'a>(
         Some(key_variable) => load_key(name, key_variable, resolved.needs_key, variable)?,
         None => None,
     };
-    Ok((base_url.trim_end_matches('/'), key))
+    Ok((base_url, key))
 }
 
 fn load_key(name: &str, key_variable: &str, needed: bool, variable: Variable<'_>) -> anyhow::Result<Option<String>> {
@@ -266,6 +288,21 @@ mod tests {
         assert_eq!(connected.context_tokens, Some(200_000));
         for model in ["ollama/x", "llamacpp/x", "vllm/x", "scripted/demo"] {
             assert!(try_connect(model, &config, &[]).is_ok(), "{model}");
+        }
+    }
+
+    #[test]
+    fn a_path_goes_before_the_query_of_a_base_address() {
+        for (base_url, expected) in [
+            ("http://a", "http://a/x"),
+            ("http://a/v1/", "http://a/v1/x"),
+            ("http://a/v1?api-version=1", "http://a/v1/x?api-version=1"),
+            ("http://a/v1/?b=c/d&e", "http://a/v1/x?b=c/d&e"),
+            ("http://a?", "http://a/x?"),
+            ("http://a/v1#part", "http://a/v1/x"),
+            ("http://a/v1?b=c#part", "http://a/v1/x?b=c"),
+        ] {
+            assert_eq!(endpoint(base_url, "/x"), expected);
         }
     }
 

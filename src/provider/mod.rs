@@ -21,7 +21,7 @@ mod wire;
 
 use serde_json::Value;
 
-pub use self::connect::{Connected, connect, default_model, key_variables, no_model_failure};
+pub use self::connect::{Connected, connect, default_model, key_variables, no_model_failure, register_keys};
 use crate::interrupt::Interrupt;
 use crate::session::record::{ToolCall, Usage};
 

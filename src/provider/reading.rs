@@ -60,12 +60,13 @@ pub(super) fn read(
 }
 
 /// What goes back unchanged cannot be masked where it is recorded: where it holds a key, it is given up.
-fn without_keys(reply: Reply) -> Reply {
-    let holds_key = |opaque: &Value| {
-        let text = opaque.to_string();
-        mask::apply(&text) != text
+fn without_keys(mut reply: Reply) -> Reply {
+    let without_key = |opaque: &mut Option<Value>| {
+        *opaque = opaque.take().filter(|opaque| !mask::holds_key(&opaque.to_string()));
     };
-    Reply { opaque: reply.opaque.filter(|opaque| !holds_key(opaque)), ..reply }
+    without_key(&mut reply.opaque);
+    reply.tool_calls.iter_mut().for_each(|call| without_key(&mut call.opaque));
+    reply
 }
 
 /// No event stream begins with a brace.

@@ -14,7 +14,7 @@ mod spinner;
 mod stream;
 mod writer;
 
-use std::io::{IsTerminal, Write};
+use std::io::{ErrorKind, IsTerminal, Write};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use serde_json::{Map, Value};
@@ -178,13 +178,14 @@ impl Reporter {
         self.writer().write_error(&failure.message, failure.hint.as_deref());
     }
 
-    /// Whether something written to stdout was lost.
-    pub fn stdout_failed(&self) -> bool {
-        self.writer().stdout_failed()
-    }
-
-    pub fn stderr_failed(&self) -> bool {
-        self.writer().stderr_failed()
+    /// What became of a command whose output is its result: an error where that was lost, told on stderr. A reader that
+    /// has gone away has had enough, and that is none.
+    pub fn ensure_printed(&self, status: Status) -> Status {
+        let mut writer = self.writer();
+        let lost = writer.stdout_error().filter(|error| error.kind() != ErrorKind::BrokenPipe).map(ToString::to_string);
+        let Some(error) = lost else { return status };
+        writer.write_error(&format!("stdout cannot be written: {error}"), None);
+        if status == Status::Completed { Status::Error } else { status }
     }
 
     fn writer(&self) -> MutexGuard<'_, Writer> {

@@ -389,12 +389,12 @@ fn closed_streams_stop_nothing() {
         let reporter = Reporter::with_streams(options(mode), Box::new(Closed), Box::new(seen.clone()), clock);
         completed_turn(&reporter);
         suspended_turn(&reporter);
-        assert!(reporter.stdout_failed() && !reporter.stderr_failed());
+        assert!(reporter.writer().stdout_error().is_some() && reporter.writer().stderr_error().is_none());
         assert!(seen.text().contains("approve call_2"));
         let seen = Seen::default();
         let reporter = Reporter::with_streams(options(mode), Box::new(seen.clone()), Box::new(Closed), clock);
         completed_turn(&reporter);
-        assert!(reporter.stderr_failed() && !reporter.stdout_failed());
+        assert!(reporter.writer().stderr_error().is_some() && reporter.writer().stdout_error().is_none());
         assert!(seen.text().contains("Done."));
     }
 }

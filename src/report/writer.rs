@@ -2,7 +2,7 @@
 //!
 //! What events look like is known to `progress` and `object`; here they only find their stream and their order.
 
-use std::io::Write;
+use std::io::{self, Write};
 
 use serde_json::{Map, Value};
 
@@ -53,19 +53,20 @@ impl Flow {
 /// A stream that may be gone.
 struct Sink {
     stream: Box<dyn Write + Send>,
-    failed: bool,
+    /// Why nothing more is written.
+    failed: Option<io::Error>,
     mid_line: bool,
 }
 
 impl Sink {
     fn write(&mut self, text: &str) {
-        if text.is_empty() || self.failed {
+        if text.is_empty() || self.failed.is_some() {
             return;
         }
         self.mid_line = !text.ends_with('\n');
         let written = self.stream.write_all(text.as_bytes()).and_then(|()| self.stream.flush());
         // Whoever read is gone, or the disk is full: what is told is lost, what is recorded is not.
-        self.failed = written.is_err();
+        self.failed = written.err();
     }
 
     fn end_line(&mut self) {
@@ -83,7 +84,7 @@ impl Writer {
         spinner: Spinner,
         clock: fn() -> String,
     ) -> Self {
-        let sink = |stream| Sink { stream, failed: false, mid_line: false };
+        let sink = |stream| Sink { stream, failed: None, mid_line: false };
         Self {
             options,
             stdout: sink(stdout),
@@ -268,12 +269,13 @@ impl Writer {
         self.stderr.write(&painted);
     }
 
-    pub(super) fn stdout_failed(&self) -> bool {
-        self.stdout.failed
+    pub(super) fn stdout_error(&self) -> Option<&io::Error> {
+        self.stdout.failed.as_ref()
     }
 
-    pub(super) fn stderr_failed(&self) -> bool {
-        self.stderr.failed
+    #[cfg(test)]
+    pub(super) fn stderr_error(&self) -> Option<&io::Error> {
+        self.stderr.failed.as_ref()
     }
 
     fn text_delta(&mut self, text: String) {

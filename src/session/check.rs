@@ -66,7 +66,7 @@ fn check_log(folder: &SessionFolder, violations: &mut Vec<Violation>) -> anyhow:
         }
         number += 1;
         let terminated = line.ends_with(b"\n");
-        match serde_json::from_slice::<Record>(&line) {
+        match Record::parse(&line) {
             Ok(record) => {
                 if let Record::Assistant(assistant) = &record {
                     call_lines.extend(assistant.tool_calls.iter().map(|call| (call.id.clone(), number)));

@@ -23,6 +23,9 @@ pub const FILE_NAME: &str = "conversation.jsonl";
 /// The longest line that is read. A reply is bounded well below it; a longer line was not written by attini.
 pub const LINE_BYTES_MAX: u64 = 256 * 1024 * 1024;
 
+/// How deep a record may be nested: what the parser reads back.
+const DEPTH_MAX: usize = 127;
+
 /// A log open for appending. Only the holder of the session's lock has one.
 #[derive(Debug)]
 pub struct Log {
@@ -168,8 +171,32 @@ impl Log {
 
 fn line(record: &Record) -> anyhow::Result<Vec<u8>> {
     let mut bytes = serde_json::to_vec(record).context("a record cannot be put into JSON")?;
+    // What a schema or a service's own fields hold may be nested deeper than a record that reads back.
+    if depth(&bytes) > DEPTH_MAX {
+        return Err(Failure::new(Status::Error, format!("a record is nested more than {DEPTH_MAX} deep")).into());
+    }
     bytes.push(b'\n');
     Ok(bytes)
+}
+
+/// How deep objects and arrays are nested in valid JSON.
+fn depth(json: &[u8]) -> usize {
+    let (mut depth, mut deepest) = (0_usize, 0);
+    let (mut in_string, mut escaped) = (false, false);
+    for byte in json {
+        match byte {
+            _ if escaped => escaped = false,
+            b'\\' if in_string => escaped = true,
+            b'"' => in_string = !in_string,
+            b'{' | b'[' if !in_string => {
+                depth += 1;
+                deepest = deepest.max(depth);
+            }
+            b'}' | b']' if !in_string => depth = depth.saturating_sub(1),
+            _ => {}
+        }
+    }
+    deepest
 }
 
 fn open_append(folder: &SessionFolder) -> std::io::Result<File> {
@@ -216,7 +243,7 @@ fn fold(mut reader: impl BufRead, shown: &str) -> anyhow::Result<Loaded> {
         if !terminated && read == LINE_BYTES_MAX {
             return Err(damaged(shown, number, &format!("the line is longer than {LINE_BYTES_MAX} bytes")));
         }
-        match serde_json::from_slice::<Record>(&line) {
+        match Record::parse(&line) {
             Ok(record) => {
                 loaded.history.apply(&record).map_err(|violation| damaged(shown, number, &violation))?;
                 loaded.length = loaded.file_length;

@@ -30,6 +30,29 @@ pub enum Record {
     Unknown,
 }
 
+impl Record {
+    /// Reads one line of a log. What is unknown in it, a field or the whole record, may be nested however deep: it is
+    /// passed over, not built.
+    pub fn parse(line: &[u8]) -> serde_json::Result<Self> {
+        #[derive(Deserialize)]
+        struct Head {
+            r#type: String,
+        }
+        let head: Head = serde_json::from_slice(line)?;
+        Ok(match head.r#type.as_str() {
+            "session" => Self::Session(serde_json::from_slice(line)?),
+            "user" => Self::User(serde_json::from_slice(line)?),
+            "assistant" => Self::Assistant(serde_json::from_slice(line)?),
+            "decision" => Self::Decision(serde_json::from_slice(line)?),
+            "tool_start" => Self::ToolStart(serde_json::from_slice(line)?),
+            "operation_result" => Self::OperationResult(serde_json::from_slice(line)?),
+            "tool_result" => Self::ToolResult(serde_json::from_slice(line)?),
+            "turn_end" => Self::TurnEnd(serde_json::from_slice(line)?),
+            _ => Self::Unknown,
+        })
+    }
+}
+
 /// First line of every log.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct SessionRecord {
@@ -423,4 +446,43 @@ pub enum TurnStatus {
     /// A newer attini's word.
     #[serde(other)]
     Unknown,
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn every_record_reads_back_and_what_is_unknown_is_passed_over() {
+        let usage = json!({"input_tokens": 1, "output_tokens": 2, "cached_input_tokens": 0});
+        for value in [
+            json!({"type": "session", "format": 1, "id": "0", "at": "T", "attini": "0"}),
+            json!({"type": "user", "turn": 1, "at": "T", "text": "go", "settings": {"model": "a/b"}}),
+            json!({"type": "assistant", "turn": 1, "round": 1, "at": "T", "provider": "a", "model": "b", "text": "",
+                "tool_calls": [{"id": "c", "name": "read", "arguments": "{"}], "finish_reason": "stop"}),
+            json!({"type": "decision", "call_id": "c", "decision": "deny", "auto_decided_by": {"scope": "person"}}),
+            json!({"type": "tool_start", "call_id": "c", "operation": 2, "at": "T"}),
+            json!({"type": "operation_result", "call_id": "c", "operation": 2, "at": "T", "status": "ok", "content": "x"}),
+            json!({"type": "tool_result", "call_id": "c", "at": "T", "status": "ok", "content": "x"}),
+            json!({"type": "turn_end", "turn": 1, "at": "T", "status": "completed", "elapsed_ms": 1, "rounds": 1,
+                "tool_calls": 1, "usage": usage}),
+        ] {
+            let record: Record = serde_json::from_value(value.clone()).unwrap();
+            assert_ne!(record, Record::Unknown);
+            assert_eq!(Record::parse(&serde_json::to_vec(&record).unwrap()).unwrap(), record);
+            let deep = format!("{}{}", "[".repeat(10_000), "]".repeat(10_000));
+            let text = value.to_string();
+            let line = format!("{},\"later\":{deep}}}", &text[..text.len() - 1]);
+            assert_eq!(Record::parse(line.as_bytes()).unwrap(), record, "{value}");
+            assert_eq!(
+                Record::parse(format!("{{\"x\":{deep},\"type\":\"new\"}}").as_bytes()).unwrap(),
+                Record::Unknown
+            );
+        }
+        for line in ["", "{}", "[]", "7", "{\"type\":7}", "{\"type\":\"new\"", "{\"type\":\"user\",\"turn\":-1}"] {
+            assert!(Record::parse(line.as_bytes()).is_err(), "{line}");
+        }
+    }
 }

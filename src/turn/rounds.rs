@@ -187,7 +187,13 @@ impl Turn<'_> {
         if reply.finish == Finish::Unfamiliar {
             self.warn(format!("the service ended its reply with {:?}, taken as an end", reply.finish_reason));
         }
-        let mut tool_calls = take_in(reply.tool_calls, self.history());
+        let mut sent = reply.tool_calls;
+        for call in &mut sent {
+            // A masked id is no valid one, so intake makes another.
+            call.id = mask::apply(&call.id).into_owned();
+            call.name = mask::apply(&call.name).into_owned();
+        }
+        let mut tool_calls = take_in(sent, self.history());
         for call in &mut tool_calls {
             call.arguments = mask::apply(&call.arguments).into_owned();
         }
@@ -200,7 +206,7 @@ impl Turn<'_> {
             text: mask::apply(&reply.text).into_owned(),
             reasoning: mask::apply(&reply.reasoning).into_owned(),
             tool_calls,
-            finish_reason: reply.finish_reason,
+            finish_reason: mask::apply(&reply.finish_reason).into_owned(),
             usage: reply.usage,
             opaque: reply.opaque,
         }))?;

@@ -217,7 +217,8 @@ fn serve(stream: TcpStream, connection: usize, shared: &Shared) {
 
 /// Whether the connection can be kept; an error where the client is gone.
 fn answer(writer: &mut TcpStream, request: &HttpRequest, connection: usize, shared: &Shared) -> io::Result<bool> {
-    let format = match (request.method.as_str(), request.path.as_str()) {
+    let path = request.path.split_once('?').map_or(request.path.as_str(), |(path, _query)| path);
+    let format = match (request.method.as_str(), path) {
         ("POST", "/v1/chat/completions" | "/chat/completions") => Format::OpenAi,
         ("POST", "/v1/messages") => Format::Anthropic,
         ("GET", "/v1/models" | "/models") => {

@@ -9,7 +9,6 @@ use std::time::Duration;
 use serde_json::{Map, Value, json};
 
 use super::{BLOCKS, PAUSED, TEXT_BYTES};
-use crate::provider::assemble::CALLS_MAX;
 use crate::provider::reading::Assembly;
 use crate::provider::trouble::{self, Service, Trouble};
 use crate::provider::{Finish, Progress, Reply};
@@ -122,12 +121,8 @@ impl<'a> ReplySoFar<'a> {
     ) -> Result<(), Trouble> {
         let Some(fields) = block.as_object() else { return Ok(()) };
         let block = Block { fields: fields.clone(), input: String::new() };
-        let is_call = block.kind() == "tool_use";
-        if self.blocks.len() == BLOCKS_MAX
-            || (is_call && self.blocks.iter().filter(|block| block.kind() == "tool_use").count() == CALLS_MAX)
-        {
-            let (kind, count) = if is_call { ("calls", CALLS_MAX) } else { ("blocks", BLOCKS_MAX) };
-            let message = format!("the reply of {} holds more than {count} {kind}", self.service.provider);
+        if self.blocks.len() == BLOCKS_MAX {
+            let message = format!("the reply of {} holds more than {BLOCKS_MAX} blocks", self.service.provider);
             return Err(Trouble::lasting(message));
         }
         tell(&block, block.text(), observe);

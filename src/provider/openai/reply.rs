@@ -15,6 +15,8 @@ use crate::session::record::Usage;
 
 /// How long more is waited for once the reply is complete: usage, or the end of the stream.
 const TAIL_SECONDS_MAX: u64 = 10;
+/// The finish reason of a reply whose text came as a refusal.
+const REFUSAL: &str = "refusal";
 /// Fields of a message that the service wants back.
 const MESSAGE_FIELDS_KEPT: [&str; 2] = ["reasoning_details", "extra_content"];
 
@@ -213,8 +215,12 @@ impl Assembly for ReplySoFar<'_> {
     }
 
     fn finish(self) -> Reply {
-        let finish_reason = self.finish_reason.unwrap_or_default();
-        let finish = if self.refused { Finish::Refusal } else { Finish::of(&finish_reason) };
+        let mut finish_reason = self.finish_reason.unwrap_or_default();
+        // What ended so has no word of its own in this format, and what is recorded is the word.
+        if self.refused && Finish::of(&finish_reason) != Finish::ContentFilter {
+            REFUSAL.clone_into(&mut finish_reason);
+        }
+        let finish = Finish::of(&finish_reason);
         let mut opaque = Map::new();
         if let Some(field) = self.reasoning_field {
             opaque.insert(REASONING_FIELD.to_owned(), Value::String(field.to_owned()));

@@ -2,7 +2,9 @@
 
 use std::path::PathBuf;
 
-use super::{FILE_NAME, Log};
+use serde_json::{Value, json};
+
+use super::{FILE_NAME, Log, depth, line};
 use crate::exit::Status;
 use crate::failure::Failure;
 use crate::session::folder::SessionFolder;
@@ -194,4 +196,21 @@ fn links_are_not_followed() {
     fs_err::os::unix::fs::symlink(elsewhere.path(), place.path()).unwrap();
     assert!(Log::open(&place.session).is_err());
     assert!(Log::read(&place.session).is_err());
+}
+
+#[test]
+fn what_is_written_reads_back_however_deep_it_is() {
+    for levels in [1, 100, 124, 125, 126, 127, 200] {
+        let schema = (0..levels).fold(json!("]}\\\"["), |inner, _| json!([inner]));
+        let settings = TurnSettings { output_schema: Some(schema), ..TurnSettings::default() };
+        let record = Record::User(UserRecord { turn: 1, at: String::new(), text: "{[".to_owned(), settings });
+        // The record and its settings are two levels more.
+        assert_eq!(line(&record).is_ok(), levels <= 125, "{levels}");
+        if let Ok(line) = line(&record) {
+            assert_eq!(depth(&line), levels + 2);
+            assert_eq!(Record::parse(&line).unwrap(), record);
+        }
+    }
+    assert_eq!(depth(b"7"), 0);
+    assert_eq!(depth(Value::Null.to_string().as_bytes()), 0);
 }

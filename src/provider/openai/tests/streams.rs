@@ -146,7 +146,7 @@ fn endings_are_told_apart() {
         (vec![text(), chunk(json!({}), json!("odd")), chunk(json!({}), json!("stop"))], Finish::End, "stop"),
         (vec![text(), chunk(json!({}), json!("odd"))], Finish::Unfamiliar, "odd"),
         (vec![chunk(json!({}), json!("content_filter"))], Finish::ContentFilter, "content_filter"),
-        (vec![chunk(json!({"refusal": "I will not."}), json!("stop"))], Finish::Refusal, "stop"),
+        (vec![chunk(json!({"refusal": "I will not."}), json!("stop"))], Finish::Refusal, "refusal"),
     ];
     for (list, finish, reason) in cases {
         let reply = chunks(&list).unwrap();

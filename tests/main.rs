@@ -10,6 +10,7 @@ mod harness_pairing;
 mod harness_server;
 mod inventory;
 mod man;
+mod places;
 mod provider_anthropic;
 mod recipes;
 mod states;

@@ -1,0 +1,75 @@
+//! How far a rule's path reaches, and what no rule ever opens.
+
+use std::fs;
+use std::os::unix::fs::symlink;
+
+use serde_json::json;
+
+use crate::support::{Case, reply};
+
+/// A workspace beside a folder `outside`, with `dir` as a link to it.
+fn beside_outside() -> Case {
+    let case = Case::new().file("src/a.txt", "alpha\n");
+    let outside = case.path("../outside");
+    fs::create_dir(&outside).unwrap();
+    fs::write(outside.join("n"), "outside\n").unwrap();
+    symlink("../outside", case.path("dir")).unwrap();
+    symlink("src", case.path("within")).unwrap();
+    case
+}
+
+#[test]
+fn a_rule_for_a_place_in_the_workspace_opens_nothing_that_a_link_leads_to_outside() {
+    for (rule, code) in [
+        ("write:dir", 10),
+        ("write:dir/n", 10),
+        ("write:.", 10),
+        ("write:src/../dir/n", 10),
+        ("write:../outside", 0),
+        ("write:../outside/n", 0),
+    ] {
+        let case = beside_outside();
+        case.server().script([reply().create("dir/n", "written\n"), reply().text("done")]);
+        let case = if code == 10 { case.with_unplayed_replies() } else { case };
+        case.run(["tell", "go", "--allow", rule]).exit(code);
+        let expected = if code == 10 { "outside\n" } else { "written\n" };
+        assert_eq!(case.read("../outside/n"), expected, "{rule}");
+    }
+    for (rule, code) in [("read:dir", 10), ("read:dir/n", 10), ("read:.", 10), ("read:../outside", 0)] {
+        let case = beside_outside();
+        case.server().script([reply().read("dir/n"), reply().text("done")]);
+        let case = if code == 10 { case.with_unplayed_replies() } else { case };
+        case.run(["tell", "go", "--allow", rule]).exit(code);
+    }
+}
+
+#[test]
+fn a_rule_follows_links_within_the_workspace_and_a_denial_follows_every_link() {
+    for rule in ["write:within", "write:within/a.txt", "write:src"] {
+        let case = beside_outside();
+        case.server().script([reply().create("within/a.txt", "beta\n"), reply().text("done")]);
+        case.run(["tell", "go", "--allow", rule]).exit(0);
+        assert_eq!(case.read("src/a.txt"), "beta\n", "{rule}");
+    }
+    for path in ["dir/n", "../outside/n"] {
+        let case = beside_outside();
+        case.server().script([reply().create(path, "written\n"), reply().text("done")]);
+        case.run(["tell", "go", "--allow", "write:../outside", "--deny", "write:dir"]).exit(0);
+        assert_eq!(case.outcome_of("call_1").1, "denied", "{path}");
+        assert_eq!(case.read("../outside/n"), "outside\n");
+    }
+}
+
+#[test]
+fn a_folder_that_becomes_a_link_in_the_middle_of_a_turn_takes_no_rule_with_it() {
+    let case = Case::new().file("real/n", "inside\n").file("swap.sh", "rm -r real\nln -s ../outside real\n");
+    fs::create_dir(case.path("../outside")).unwrap();
+    case.server().script([
+        reply().create("real/n", "first\n"),
+        reply().command(&["sh", "swap.sh"]).create("real/n", "second\n"),
+    ]);
+    case.run(["tell", "go", "--allow", "write:real/n", "--allow", "command:sh swap.sh"]).exit(10);
+    assert_eq!(case.result("call_1")["status"], json!("ok"));
+    assert!(!case.exists("../outside/n"), "it waits for a person");
+    assert_eq!(case.pending_calls(), [("call_3".to_owned(), "approval".to_owned(), "-".to_owned())]);
+}

@@ -73,3 +73,23 @@ fn a_folder_that_becomes_a_link_in_the_middle_of_a_turn_takes_no_rule_with_it() 
     assert!(!case.exists("../outside/n"), "it waits for a person");
     assert_eq!(case.pending_calls(), [("call_3".to_owned(), "approval".to_owned(), "-".to_owned())]);
 }
+
+#[test]
+fn a_git_directory_is_never_written_wherever_it_is() {
+    let case = Case::new().git().file("a.txt", "alpha\n");
+    fs::create_dir(case.path("meta")).unwrap();
+    case.run_git(&["init", "--quiet", "--separate-git-dir=meta/g", "sub"]);
+    case.run_git(&["init", "--quiet", "--bare", "store"]);
+    case.run_git(&["init", "--quiet", "--bare", "../elsewhere"]);
+    let hooks = ["meta/g/hooks/pre-commit", "store/hooks/update", "../elsewhere/hooks/update"];
+    let replies = hooks.map(|path| reply().create(path, "#!/bin/sh\n"));
+    case.server().script(replies.into_iter().chain([reply().create("sub/plain.txt", "plain\n"), reply().text("done")]));
+    case.run(["tell", "go", "--allow", "write:.", "--allow", "write:/"]).exit(0);
+    for (index, path) in hooks.iter().enumerate() {
+        let (status, _, content) = case.outcome_of(&format!("call_{}", index + 1));
+        assert_eq!(status, "denied", "{path}: {content}");
+        assert!(content.contains("git directory"), "{path}: {content}");
+        assert!(!case.exists(path), "{path}");
+    }
+    assert_eq!(case.read("sub/plain.txt"), "plain\n");
+}

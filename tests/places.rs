@@ -93,3 +93,33 @@ fn a_git_directory_is_never_written_wherever_it_is() {
     }
     assert_eq!(case.read("sub/plain.txt"), "plain\n");
 }
+
+#[test]
+fn a_git_in_the_workspace_is_never_run() {
+    let fake = "#!/bin/sh\ntouch \"$HOME/fooled\"\nexit 1\n";
+    for path in [".:", ":", "bin:.:./bin:"] {
+        let case = Case::new().git().file("a.txt", "alpha\n");
+        for name in ["git", "bin/git"] {
+            case.write(name, fake);
+            fs::set_permissions(case.path(name), std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+        }
+        let outside = std::env::var("PATH").unwrap();
+        case.server().script([reply().replace("a.txt", "alpha", "beta"), reply().text("done")]);
+        // Git has the file, so that the patch runs unasked: the true git was asked.
+        let run = case.attini(["tell", "go"]).env("PATH", format!("{path}{outside}")).run();
+        run.exit(0);
+        assert_eq!(case.read("a.txt"), "beta\n", "{path}");
+        assert!(!case.home().join("fooled").exists(), "{path}");
+    }
+    // Without any other git, none is asked, and the patch asks.
+    let case = Case::new().git().file("a.txt", "alpha\n").file("git", fake).with_unplayed_replies();
+    fs::set_permissions(case.path("git"), std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    case.server().script([reply().replace("a.txt", "alpha", "beta")]);
+    case.run_git(&["status"]);
+    let run = case.attini(["tell", "go"]).env("PATH", ".").run();
+    run.exit(10).stderr_contains("there is no git program to ask");
+    assert!(!case.home().join("fooled").exists());
+    let demo = case.attini(["demo", "-C", "play"]).env("PATH", ".").run();
+    demo.exit(1).stderr_contains("there is no git in the PATH");
+    assert!(!case.home().join("fooled").exists());
+}

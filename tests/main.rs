@@ -4,6 +4,7 @@
 mod support;
 
 mod decisions;
+mod diff;
 mod harness_case;
 mod harness_log;
 mod harness_pairing;

@@ -59,11 +59,15 @@ struct Sink {
 
 impl Sink {
     fn write(&mut self, text: &str) {
-        if text.is_empty() || self.failed {
+        self.write_bytes(text.as_bytes());
+    }
+
+    fn write_bytes(&mut self, bytes: &[u8]) {
+        if bytes.is_empty() || self.failed {
             return;
         }
-        self.mid_line = !text.ends_with('\n');
-        let written = self.stream.write_all(text.as_bytes()).and_then(|()| self.stream.flush());
+        self.mid_line = !bytes.ends_with(b"\n");
+        let written = self.stream.write_all(bytes).and_then(|()| self.stream.flush());
         // Whoever read is gone, or the disk is full: what is told is lost, what is recorded is not.
         self.failed = written.is_err();
     }
@@ -241,15 +245,19 @@ impl Writer {
         }
     }
 
-    pub(super) fn print_data(&mut self, text: &str) {
+    pub(super) fn print_data(&mut self, bytes: &[u8]) {
         if self.options.mode != Mode::Text {
             return;
         }
-        let masked = crate::mask::apply(text);
         if self.options.stdout_is_terminal {
-            self.write_stdout(&escape(&masked));
+            let mut stream = ByteStream::default();
+            let text = stream.push(bytes) + &stream.finish();
+            self.write_stdout(&escape(&text));
         } else {
-            self.write_stdout(&masked);
+            let mut mask = crate::mask::Stream::new();
+            let mut masked = mask.push(bytes);
+            masked.extend(mask.finish());
+            self.write_stdout_bytes(&masked);
         }
     }
 
@@ -365,7 +373,11 @@ impl Writer {
     }
 
     fn write_stdout(&mut self, text: &str) {
-        if text.is_empty() {
+        self.write_stdout_bytes(text.as_bytes());
+    }
+
+    fn write_stdout_bytes(&mut self, bytes: &[u8]) {
+        if bytes.is_empty() {
             return;
         }
         if self.options.stdout_is_terminal {
@@ -374,7 +386,7 @@ impl Writer {
         if self.is_shared() {
             self.stderr.end_line();
         }
-        self.stdout.write(text);
+        self.stdout.write_bytes(bytes);
     }
 
     fn end_stdout_line(&mut self) {

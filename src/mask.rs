@@ -6,6 +6,8 @@
 use std::borrow::Cow;
 use std::sync::{PoisonError, RwLock};
 
+use memchr::memmem;
+
 /// A shorter value is no secret, and masking it would tear ordinary text.
 pub const MASKED_BYTES_MIN: usize = 6;
 
@@ -56,8 +58,8 @@ pub fn apply(text: &str) -> Cow<'_, str> {
 /// next piece tells.
 pub struct Stream {
     keys: Vec<Key>,
-    /// The bytes that a key begins with; keys are compared nowhere else, for outputs may be long.
-    begins: [bool; 256],
+    /// One for each key, for outputs may be long.
+    finders: Vec<memmem::Finder<'static>>,
     held: Vec<u8>,
 }
 
@@ -70,21 +72,21 @@ impl Default for Stream {
 impl Stream {
     pub fn new() -> Self {
         let keys = keys();
-        let mut begins = [false; 256];
-        for first in keys.iter().filter_map(|key| key.value.bytes().next()) {
-            begins[usize::from(first)] = true;
-        }
-        Self { keys, begins, held: Vec::new() }
+        let finders = keys.iter().map(|key| memmem::Finder::new(key.value.as_bytes()).into_owned()).collect();
+        Self { keys, finders, held: Vec::new() }
     }
 
     /// Takes a piece and returns what is certain of it and of those before.
     pub fn push(&mut self, piece: &[u8]) -> Vec<u8> {
         let mut bytes = std::mem::take(&mut self.held);
         bytes.extend_from_slice(piece);
-        let (mut out, rest) = self.replace(bytes);
-        let certain = rest.len() - self.uncertain(&rest);
-        out.extend_from_slice(&rest[..certain]);
-        self.held = rest[certain..].to_vec();
+        let (mut out, end) = self.replace(&bytes);
+        let certain = bytes.len() - self.uncertain(&bytes[end..]);
+        self.held = bytes.split_off(certain);
+        if end == 0 {
+            return bytes;
+        }
+        out.extend_from_slice(&bytes[end..]);
         out
     }
 
@@ -93,27 +95,25 @@ impl Stream {
         std::mem::take(&mut self.held)
     }
 
-    /// Replaces whole keys; returns what lies up to the end of the last one, replaced, and what follows it.
-    fn replace(&self, bytes: Vec<u8>) -> (Vec<u8>, Vec<u8>) {
+    /// Replaces whole keys; returns what lies up to the end of the last one, replaced, and where that end is.
+    fn replace(&self, bytes: &[u8]) -> (Vec<u8>, usize) {
         let mut out = Vec::new();
-        let mut from = 0;
-        let mut at = 0;
-        while let Some(ahead) = bytes[at..].iter().position(|byte| self.begins[usize::from(*byte)]) {
-            at += ahead;
-            match self.keys.iter().find(|key| bytes[at..].starts_with(key.value.as_bytes())) {
-                Some(key) => {
-                    out.extend_from_slice(&bytes[from..at]);
-                    out.extend_from_slice(key.replacement().as_bytes());
-                    at += key.value.len();
-                    from = at;
+        let mut end = 0;
+        let mut next: Vec<Option<usize>> = self.finders.iter().map(|finder| finder.find(bytes)).collect();
+        // Of two keys at one place the first is the longer one.
+        while let Some((at, key)) =
+            next.iter().zip(&self.keys).filter_map(|(at, key)| Some(((*at)?, key))).min_by_key(|(at, _)| *at)
+        {
+            out.extend_from_slice(&bytes[end..at]);
+            out.extend_from_slice(key.replacement().as_bytes());
+            end = at + key.value.len();
+            for (next, finder) in next.iter_mut().zip(&self.finders) {
+                if next.is_some_and(|at| at < end) {
+                    *next = finder.find(&bytes[end..]).map(|at| end + at);
                 }
-                None => at += 1,
             }
         }
-        if from == 0 {
-            return (out, bytes);
-        }
-        (out, bytes[from..].to_vec())
+        (out, end)
     }
 
     /// How many bytes at the end of `rest` are the beginning of a key.
@@ -139,7 +139,7 @@ mod tests {
         let whole = "before sk-mask-0123456789 after sk-mask-01 sk-sk-mask-0123456789";
         let expected = "before [TEST_MASK_KEY masked] after sk-mask-01 sk-[TEST_MASK_KEY masked]";
         assert_eq!(apply(whole), expected);
-        for size in 1..whole.len() {
+        for size in 1..=whole.len() {
             let mut stream = Stream::new();
             let mut out = Vec::new();
             for piece in whole.as_bytes().chunks(size) {
@@ -147,6 +147,25 @@ mod tests {
             }
             out.extend(stream.finish());
             assert_eq!(String::from_utf8_lossy(&out), expected, "pieces of {size} bytes");
+        }
+    }
+
+    #[test]
+    fn of_keys_that_overlap_the_first_is_masked_and_of_two_at_one_place_the_longer() {
+        register("TEST_OVERLAP_LONG", "~overlap~abc~def");
+        register("TEST_OVERLAP_SHORT", "~overlap~abc");
+        register("TEST_OVERLAP_LATE", "~def~ijkl");
+        for (whole, expected) in [
+            ("~overlap~abc~def~ijkl", "[TEST_OVERLAP_LONG masked]~ijkl"),
+            (
+                "~overlap~abc ~def~ijkl ~overlap~abc",
+                "[TEST_OVERLAP_SHORT masked] [TEST_OVERLAP_LATE masked] [TEST_OVERLAP_SHORT masked]",
+            ),
+        ] {
+            let mut stream = Stream::new();
+            let mut out = stream.push(whole.as_bytes());
+            out.extend(stream.finish());
+            assert_eq!(String::from_utf8_lossy(&out), expected);
         }
     }
 }

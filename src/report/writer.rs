@@ -168,7 +168,8 @@ impl Writer {
     }
 
     pub(super) fn live(&mut self, bytes: &[u8]) {
-        if self.is_quiet() {
+        // Nobody sees it, and there may be much of it.
+        if self.is_quiet() || self.stderr.failed {
             return;
         }
         if let Some(heading) = self.progress.heading_of_live_output() {
@@ -315,13 +316,16 @@ impl Writer {
             self.stderr.end_line();
             self.flow = flow;
         }
-        let mut shown = String::with_capacity(text.len() + 16);
+        // Line ends stay as they are, so that it can be cut into lines afterwards.
+        let text = escape(text);
+        let lines = memchr::memchr_iter(b'\n', text.as_bytes()).count() + 1;
+        let mut shown = String::with_capacity(text.len() + lines * flow.prefix().len());
         let mut at_line_start = !self.stderr.mid_line;
         for piece in text.split_inclusive('\n') {
             if at_line_start {
                 shown.push_str(flow.prefix());
             }
-            shown.push_str(&escape(piece));
+            shown.push_str(piece);
             at_line_start = piece.ends_with('\n');
         }
         self.stderr.write(&shown);

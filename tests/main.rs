@@ -3,6 +3,7 @@
 
 mod support;
 
+mod bad_input;
 mod decisions;
 mod diff;
 mod harness_case;
@@ -10,9 +11,16 @@ mod harness_log;
 mod harness_pairing;
 mod harness_server;
 mod inventory;
+mod limits;
+mod links;
 mod man;
+mod options;
 mod places;
 mod provider_anthropic;
+mod readme;
 mod recipes;
 mod states;
+mod streams;
 mod suspension;
+mod tampering;
+mod turn_grants;

@@ -55,7 +55,7 @@ fn last_status(case: &Case) -> Value {
 fn without_a_session_only_tell_does_anything() {
     let case = case().script([reply().text("hello")]);
     for arguments in COMMANDS {
-        case.run(arguments).exit(3).stdout("");
+        case.run(arguments).exit(3).stdout("").stderr_contains("attini tell").stderr_lacks("attini resume");
         assert!(!case.exists(".attini/sessions"), "{arguments:?} made something");
     }
     case.run(["status"]).exit(0).stdout_contains("new");
@@ -68,6 +68,7 @@ fn after_a_finished_turn_only_tell_does_anything() {
     let case = finished();
     for arguments in COMMANDS {
         assert_unchanged(&case, arguments, 3);
+        case.run(arguments).exit(3).stderr_contains("attini tell").stderr_lacks("attini resume");
     }
     assert_unchanged(&case, &["status"], 0);
     assert_unchanged(&case, &["diff"], 0);
@@ -237,6 +238,7 @@ fn an_unfinished_turn_without_open_calls_goes_on_with_resume_alone() {
     for (what, case) in unfinished() {
         for arguments in [&["approve"][..], &["deny"], &["approve", "call_1"], &["deny", "call_1"]] {
             assert_unchanged(&case, arguments, 3);
+            case.run(arguments).exit(3).stderr_contains("`attini resume` goes on").stderr_lacks("attini tell");
         }
         case.run(["status"]).exit(0).stdout_contains("unfinished");
         assert_eq!(case.order(), ["x"], "{what}");
@@ -412,7 +414,8 @@ fn after_a_kill_behind_any_record_deny_finds_nothing_to_deny() {
     for (count, with_pending) in whole.cuts() {
         let case = whole.cut(count, with_pending);
         let log = fs::read(case.session_path("main", "conversation.jsonl")).unwrap();
-        case.run(["deny"]).exit(3);
+        let told = if whole.has_answer(count) { "attini tell" } else { "attini resume" };
+        case.run(["deny"]).exit(3).stderr_contains(told);
         assert_eq!(fs::read(case.session_path("main", "conversation.jsonl")).unwrap(), log, "after record {count}");
     }
 }
@@ -425,9 +428,79 @@ fn what_only_looks_changes_nothing_after_a_kill_behind_any_record() {
         for arguments in [["status"], ["diff"]] {
             assert_unchanged(&case, &arguments, 0);
         }
+        assert_unchanged(&case, &["check"], 0);
         let is_left_over = with_pending && whole.has(count, "tool_result", "call_5");
-        assert_unchanged(&case, &["check"], if is_left_over { 16 } else { 0 });
+        let notes = case.run(["--output", "json", "check"]).exit(0).json()["notes"].clone();
+        assert_eq!(notes.as_array().unwrap().len(), usize::from(is_left_over), "after record {count}: {notes}");
     }
+}
+
+#[test]
+fn status_lists_what_waits_and_nothing_that_was_carried_out() {
+    let whole = whole_turn();
+    for (count, with_pending) in whole.cuts() {
+        let case = whole.cut(count, with_pending);
+        let status = case.run(["--output", "json", "status"]).exit(0).json();
+        let listed: Vec<&str> =
+            status["pending"].as_array().unwrap().iter().map(|call| call["id"].as_str().unwrap()).collect();
+        let waits = |id: &&str| !whole.has(count, "tool_start", id) && !whole.has(count, "tool_result", id);
+        let expected: Vec<&str> =
+            if with_pending { ["call_3", "call_4", "call_5"].into_iter().filter(waits).collect() } else { Vec::new() };
+        assert_eq!(listed, expected, "after record {count}");
+        let text = case.run(["status"]).exit(0).stdout_text();
+        if with_pending && !whole.has(count, "tool_result", "call_5") {
+            assert_eq!(status["state"], "suspended", "after record {count}");
+            assert!(text.contains("everything is decided") && text.contains("attini resume"), "{text}");
+        }
+        for (_, id) in MARKS {
+            let is_broken_off = whole.has(count, "tool_start", id) && !whole.has(count, "tool_result", id);
+            let told = text.contains(&format!("{id} was started and broken off"));
+            assert_eq!(told, is_broken_off, "after record {count}: {text}");
+        }
+    }
+}
+
+#[test]
+fn an_interrupted_continuation_shows_and_diffs_only_what_is_left() {
+    let case = case().file("wait.sh", WAIT_SCRIPT).file("b.txt", "beta\n").script([
+        reply()
+            .replace("a.txt", "alpha", "one")
+            .command(&["sh", "wait.sh"])
+            .replace("a.txt", "one", "two")
+            .replace("b.txt", "beta", "three"),
+        reply().text("done"),
+    ]);
+    case.run(["tell", "go"]).exit(10);
+    let running = case.start(["--output", "json", "approve"]);
+    case.wait_file("started");
+    running.signal(2);
+    let outcome = running.wait().exit(130).json();
+    assert_eq!(outcome["pending"], json!([]), "nothing is undecided");
+    let status = case.run(["--output", "json", "status"]).exit(0).json();
+    let listed: Vec<&Value> = status["pending"].as_array().unwrap().iter().map(|call| &call["id"]).collect();
+    assert_eq!((&status["state"], listed), (&json!("suspended"), vec![&json!("call_3"), &json!("call_4")]));
+    let diff = case.run(["diff"]).exit(0).stdout_text();
+    assert!(diff.contains("-one\n+two\n") && diff.contains("+three\n") && !diff.contains("alpha"), "{diff}");
+    case.run(["diff", "call_1"]).exit(3);
+    case.run(["check"]).exit(0).stdout_contains("no violation");
+    case.run(["resume"]).exit(0).stdout("done\n");
+    assert_eq!((case.read("a.txt"), case.read("b.txt")), ("two\n".to_owned(), "three\n".to_owned()));
+}
+
+#[test]
+fn what_an_interrupt_leaves_over_is_noted_and_a_torn_record_is_a_violation() {
+    let case = suspended();
+    let pending = fs::read(case.session_path("main", "pending.json")).unwrap();
+    case.server().script([reply().text("done")]);
+    case.run(["approve"]).exit(0);
+    let case = case.without_invariants().planted_pending("main", pending);
+    case.run(["check"]).exit(0).stdout_contains("note: ").stdout_contains("the next turn removes it");
+    let path = case.session_path("main", "conversation.jsonl");
+    let log = fs::read(&path).unwrap();
+    fs::write(&path, &log[..log.len() - 5]).unwrap();
+    let object = case.run(["--output", "json", "check"]).exit(16).json();
+    assert_eq!(object["violations"].as_array().unwrap().len(), 1, "{object}");
+    assert_eq!(object["notes"].as_array().unwrap().len(), 1, "{object}");
 }
 
 #[test]

@@ -3,6 +3,8 @@
 
 use serde_json::Value;
 
+use super::fanned::{self, Shape};
+use super::validation::Schema;
 use super::{arguments, coercion};
 use crate::session::record::{OperationId, ToolCall};
 use crate::tool::Refusal;
@@ -20,9 +22,34 @@ pub struct CheckedCall<'r> {
     pub arguments: Value,
 }
 
-/// Checks a call as the model wrote it. `truncated`: the reply was cut at the output limit, so arguments that do not
-/// parse were never finished.
-pub fn check<'r>(call: &ToolCall, registry: &'r Registry, truncated: bool) -> Result<CheckedCall<'r>, Refusal> {
+/// An operation that was checked, or why it cannot run.
+pub type CheckedOperation<'r> = (OperationId, Result<CheckedCall<'r>, Refusal>);
+
+/// Checks a call as the model wrote it, each of its operations by itself. `truncated`: the reply was cut at the output
+/// limit, so arguments that do not parse were never finished.
+pub fn check<'r>(call: &ToolCall, registry: &'r Registry, truncated: bool) -> Vec<CheckedOperation<'r>> {
+    let whole = OperationId::whole(&call.id);
+    let (tool, shape) = match shape(call, registry, truncated) {
+        Ok(found) => found,
+        Err(refusal) => return vec![(whole, Err(refusal))],
+    };
+    let operations = match shape {
+        Shape::Bare(arguments) => vec![arguments],
+        Shape::Envelope(operations) => operations,
+    };
+    let several = operations.len() > 1;
+    let numbered = (1..).zip(operations);
+    numbered
+        .map(|(number, arguments)| {
+            let operation = several.then_some(number);
+            let id = OperationId { call_id: call.id.clone(), operation };
+            (id.clone(), fit(id, tool, arguments))
+        })
+        .collect()
+}
+
+/// The call's tool, and its arguments as one object or several.
+fn shape<'r>(call: &ToolCall, registry: &'r Registry, truncated: bool) -> Result<(&'r RegisteredTool, Shape), Refusal> {
     let object = arguments::parse(&call.arguments).map_err(|refusal| {
         if truncated {
             Refusal::new(
@@ -34,13 +61,25 @@ pub fn check<'r>(call: &ToolCall, registry: &'r Registry, truncated: bool) -> Re
         }
     })?;
     let tool = registry.find(&call.name).ok_or_else(|| unknown(&call.name, registry))?;
-    let mut arguments = Value::Object(object);
+    let shape = match &tool.fan_out {
+        Some((fan_out, _)) => fanned::split(object, tool.tool.parameters(), schema(tool)?, fan_out.max_operations)?,
+        None => Shape::Bare(Value::Object(object)),
+    };
+    Ok((tool, shape))
+}
+
+/// Coerces, fills in and validates the arguments of one operation.
+fn fit(id: OperationId, tool: &RegisteredTool, arguments: Value) -> Result<CheckedCall<'_>, Refusal> {
+    let mut arguments = arguments;
     coercion::apply(&mut arguments, tool.tool.parameters());
-    let schema = tool.schema().map_err(|error| {
+    schema(tool)?.ensure_fits(tool.name(), &arguments)?;
+    Ok(CheckedCall { id, tool, arguments })
+}
+
+fn schema(tool: &RegisteredTool) -> Result<&Schema, Refusal> {
+    tool.schema().map_err(|error| {
         Refusal::new("invalid_schema", format!("The schema of {} itself is unsound: {error}", tool.name()))
-    })?;
-    schema.ensure_fits(tool.name(), &arguments)?;
-    Ok(CheckedCall { id: OperationId::whole(&call.id), tool, arguments })
+    })
 }
 
 fn unknown(name: &str, registry: &Registry) -> Refusal {
@@ -59,3 +98,6 @@ fn unknown(name: &str, registry: &Registry) -> Refusal {
     };
     Refusal::new("unknown_tool", message).detail(detail)
 }
+
+#[cfg(test)]
+mod tests;

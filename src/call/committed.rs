@@ -4,6 +4,7 @@
 
 use super::decided::Grounds;
 use super::executed::Executed;
+use super::fanned::{self, Part};
 use super::hints;
 use super::planned::Answer;
 use crate::clock;
@@ -11,8 +12,11 @@ use crate::mask;
 use crate::report::Reporter;
 use crate::report::event::{CallLabel, Event};
 use crate::session::folder::SessionFolder;
+use crate::session::history::History;
 use crate::session::log::Log;
-use crate::session::record::{Attachment, DecidedBy, OperationId, Record, ResultStatus, ToolResultRecord};
+use crate::session::record::{
+    Attachment, DecidedBy, OperationId, OperationResultRecord, Record, ResultStatus, ToolResultRecord,
+};
 use crate::tool::output::{keep, shorten};
 
 /// A result on its way to disk. It is consumed by the commit, so it cannot be committed twice.
@@ -32,6 +36,31 @@ pub struct Settlement {
     pub output_file: Option<String>,
     /// A decision that goes before the result, unless it is recorded already.
     pub grounds: Option<Grounds>,
+    /// Of an operation that was not run: the one whose failure stopped it.
+    pub stopped_by: Option<u32>,
+}
+
+/// What is to be committed of a call, or of one of its operations.
+#[derive(Debug, Clone)]
+pub enum Item {
+    Settled(Box<Settlement>),
+    /// An operation that was recorded when it settled, in the middle of its call.
+    Recorded(OperationId),
+}
+
+impl Item {
+    fn call_id(&self) -> &str {
+        match self {
+            Self::Settled(settlement) => &settlement.id.call_id,
+            Self::Recorded(id) => &id.call_id,
+        }
+    }
+}
+
+impl From<Settlement> for Item {
+    fn from(settlement: Settlement) -> Self {
+        Self::Settled(Box::new(settlement))
+    }
 }
 
 impl Settlement {
@@ -50,11 +79,12 @@ impl Settlement {
             duration_ms: 0,
             output_file: answer.output_file,
             grounds: answer.grounds,
+            stopped_by: answer.stopped_by,
         }
     }
 
-    pub fn of_execution(id: OperationId, name: &str, executed: Executed) -> Self {
-        let outcome = executed.outcome;
+    pub fn of_execution(id: OperationId, name: &str, executed: &Executed) -> Self {
+        let outcome = executed.outcome.clone();
         Self {
             id,
             name: name.to_owned(),
@@ -68,6 +98,7 @@ impl Settlement {
             duration_ms: u64::try_from(executed.duration.as_millis()).unwrap_or(u64::MAX),
             output_file: outcome.output_file,
             grounds: None,
+            stopped_by: executed.stopped_by,
         }
     }
 
@@ -79,7 +110,7 @@ impl Settlement {
             "(no output)".clone_into(&mut self.content);
         }
         let next = match (self.status, &self.code) {
-            (ResultStatus::Ok, _) | (_, None) => None,
+            (ResultStatus::Ok | ResultStatus::NotRun, _) | (_, None) => None,
             (_, Some(code)) => hints::next_line(code, self.detail.as_deref().map(mask::apply).as_deref()),
         };
         let next = next.map(|line| shorten(&line, bytes_max / 4, None).into_owned());
@@ -96,18 +127,35 @@ impl Settlement {
     }
 
     fn record(&self) -> Record {
-        Record::ToolResult(ToolResultRecord {
-            call_id: self.id.call_id.clone(),
-            at: clock::now(),
-            status: self.status,
-            code: self.code.clone(),
-            content: self.content.clone(),
-            attachments: self.attachments.clone(),
-            reason: self.reason.as_deref().map(|reason| mask::apply(reason).into_owned()),
-            auto_decided_by: self.auto_decided_by.clone(),
-            duration_ms: self.duration_ms,
-            output_file: self.output_file.clone(),
-        })
+        let reason = self.reason.as_deref().map(|reason| mask::apply(reason).into_owned());
+        match self.id.operation {
+            None => Record::ToolResult(ToolResultRecord {
+                call_id: self.id.call_id.clone(),
+                at: clock::now(),
+                status: self.status,
+                code: self.code.clone(),
+                content: self.content.clone(),
+                attachments: self.attachments.clone(),
+                reason,
+                auto_decided_by: self.auto_decided_by.clone(),
+                duration_ms: self.duration_ms,
+                output_file: self.output_file.clone(),
+            }),
+            Some(operation) => Record::OperationResult(OperationResultRecord {
+                call_id: self.id.call_id.clone(),
+                operation,
+                at: clock::now(),
+                status: self.status,
+                code: self.code.clone(),
+                content: self.content.clone(),
+                attachments: self.attachments.clone(),
+                reason,
+                auto_decided_by: self.auto_decided_by.clone(),
+                duration_ms: self.duration_ms,
+                output_file: self.output_file.clone(),
+                stopped_by: self.stopped_by,
+            }),
+        }
     }
 
     fn event(&self) -> Event {
@@ -132,28 +180,99 @@ pub struct Budget {
 /// Even a reply of very many calls leaves each result this much.
 const RESULT_BYTES_MIN: usize = 512;
 
-/// Commits results in the order given: records, one sync, events.
+/// Commits what is settled in the order given: records, one sync, events. A call whose operations are all recorded
+/// gets its own result, folded from theirs, behind the last of them. `events` are told first: those of operations that
+/// were recorded before, and not synced.
 pub fn commit(
     log: &mut Log,
     folder: &SessionFolder,
     reporter: &Reporter,
     budget: &mut Budget,
-    settlements: Vec<Settlement>,
+    items: Vec<Item>,
+    mut events: Vec<Event>,
 ) -> anyhow::Result<()> {
     let turn = log.history().turn();
-    let mut events = Vec::with_capacity(settlements.len());
-    for mut settlement in settlements {
-        settlement.shape(folder, budget.result_bytes.min(budget.round_bytes).max(RESULT_BYTES_MIN));
-        budget.round_bytes = budget.round_bytes.saturating_sub(settlement.content.len());
-        append_decision(log, &settlement.id, settlement.grounds.as_ref())?;
-        log.append(&settlement.record())?;
-        events.push(settlement.event());
+    let mut items = items.into_iter().peekable();
+    while let Some(item) = items.next() {
+        let call_id = item.call_id().to_owned();
+        if let Item::Settled(settlement) = item {
+            events.push(record(log, folder, budget, *settlement)?);
+        }
+        let is_last_of_call = items.peek().is_none_or(|next| next.call_id() != call_id);
+        if is_last_of_call && let Some(folded) = folded(log.history(), &call_id) {
+            events.push(record(log, folder, budget, folded)?);
+        }
     }
     log.barrier()?;
     for event in &events {
         reporter.tell(Some(turn), event);
     }
     Ok(())
+}
+
+/// Appends one result, without a sync, and returns what is to be told once it is on disk.
+pub fn record(
+    log: &mut Log,
+    folder: &SessionFolder,
+    budget: &mut Budget,
+    mut settlement: Settlement,
+) -> anyhow::Result<Event> {
+    let whole = budget.result_bytes.min(budget.round_bytes);
+    let bytes_max = match settlement.id.operation {
+        Some(_) => share(whole, operation_count(log.history(), &settlement.id.call_id)),
+        None => whole,
+    };
+    settlement.shape(folder, bytes_max.max(RESULT_BYTES_MIN));
+    if settlement.id.operation.is_none() {
+        budget.round_bytes = budget.round_bytes.saturating_sub(settlement.content.len());
+    }
+    append_decision(log, &settlement.id, settlement.grounds.as_ref())?;
+    log.append(&settlement.record())?;
+    Ok(settlement.event())
+}
+
+/// What a frame of the fold takes.
+const FRAME_BYTES: usize = 64;
+
+/// Each operation's part of the bytes that its call's result may have.
+fn share(bytes: usize, operations: usize) -> usize {
+    let operations = operations.max(1);
+    bytes.saturating_sub(operations * FRAME_BYTES) / operations
+}
+
+fn operation_count(history: &History, call_id: &str) -> usize {
+    history.call(call_id).and_then(|(call, _)| fanned::operation_count(&call.arguments)).unwrap_or(1)
+}
+
+/// The result of a call of several operations, once every one of them is recorded.
+fn folded(history: &History, call_id: &str) -> Option<Settlement> {
+    let (call, progress) = history.call(call_id).filter(|(_, progress)| progress.is_open())?;
+    let results: Vec<&OperationResultRecord> =
+        progress.operations.values().filter_map(|operation| operation.result.as_ref()).collect();
+    if results.is_empty() || results.len() < fanned::operation_count(&call.arguments)? {
+        return None;
+    }
+    let parts: Vec<Part<'_>> = results
+        .iter()
+        .map(|result| Part { status: result.status, content: &result.content, stopped_by: result.stopped_by })
+        .collect();
+    let (status, content) = fanned::fold(&parts);
+    let decisive = results.iter().find(|result| result.status == status);
+    Some(Settlement {
+        id: OperationId::whole(call_id),
+        name: call.name.clone(),
+        status,
+        code: decisive.and_then(|result| result.code.clone()),
+        content,
+        detail: None,
+        attachments: results.iter().flat_map(|result| result.attachments.clone()).collect(),
+        reason: decisive.and_then(|result| result.reason.clone()),
+        auto_decided_by: decisive.and_then(|result| result.auto_decided_by.clone()),
+        duration_ms: results.iter().map(|result| result.duration_ms).sum(),
+        output_file: None,
+        grounds: None,
+        stopped_by: None,
+    })
 }
 
 /// Records a decision, once.

@@ -1,18 +1,18 @@
 //! The stage that does it: a permit goes in, an outcome comes out. Nothing here records or reports.
 //!
-//! Adjacent reads run beside each other on threads of their own, at most so many at a time; everything else runs alone.
+//! Adjacent reads, and the operations of a call that says so, run beside each other on threads of their own, at most so
+//! many at a time; everything else runs alone.
 //! A tool that panics has an outcome like any other.
 
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::Mutex;
-use std::sync::PoisonError;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::AtomicU64;
+use std::sync::{Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use super::planned::Ready;
 use crate::interrupt::Interrupt;
-use crate::session::record::ResultStatus;
+use crate::session::record::{OnError, ResultStatus};
 use crate::tool::heartbeat;
 use crate::tool::{Effect, Outcome, Surroundings, Work};
 use crate::workspace::World;
@@ -23,6 +23,17 @@ pub struct Executed {
     pub duration: Duration,
     /// Whether the tool was called at all; it is not once the interrupt is raised.
     pub begun: bool,
+    /// The operation whose failure kept this one from running.
+    pub stopped_by: Option<u32>,
+}
+
+/// Who writes down what begins and what ends; called from any thread.
+#[derive(Clone, Copy)]
+pub struct Journal<'a> {
+    /// Before the tool is called. Where it says no, the tool is not.
+    pub begin: &'a (dyn Fn(&Ready<'_>) -> bool + Sync),
+    /// When the tool has returned.
+    pub settle: &'a (dyn Fn(&Ready<'_>, &Executed) + Sync),
 }
 
 /// What running needs beside the operation itself.
@@ -33,38 +44,178 @@ pub struct Ground<'a> {
     pub interrupt: &'a Interrupt,
     /// Takes a command's output as it comes.
     pub live: &'a (dyn Fn(&[u8]) + Sync),
-    /// Is told when an operation begins; from any thread.
-    pub started: &'a (dyn Fn(&Ready<'_>) + Sync),
+    pub journal: Journal<'a>,
     /// Is told every few seconds how long an operation has run, and how much it has put out.
     pub beat: &'a (dyn Fn(&Ready<'_>, Duration, u64) + Sync),
 }
 
-/// Runs the operations of a run of adjacent reads, or a single one of any kind. The outcomes stand in the order given.
-pub fn execute(run: &[&Ready<'_>], concurrency: usize, ground: &Ground<'_>) -> Vec<Executed> {
-    if let [alone] = run {
+/// Runs the operations of a group: adjacent reads, the operations of one call, or a single one of any kind. At most
+/// `concurrency` run at a time, but for those of a call with a number of its own. They are begun in the order given,
+/// and the outcomes stand in that order.
+pub fn execute(group: &[&Ready<'_>], concurrency: usize, ground: &Ground<'_>) -> Vec<Executed> {
+    if let [alone] = group {
         return vec![execute_one(alone, ground)];
     }
-    let next = AtomicUsize::new(0);
-    let slots: Vec<Mutex<Option<Executed>>> = run.iter().map(|_| Mutex::new(None)).collect();
+    let lanes = Lanes::of(group, concurrency);
+    let workers = lanes.workers_max().clamp(1, group.len());
+    let state = Mutex::new(Schedule { states: vec![State::Waiting; group.len()], lanes, shared_running: 0 });
+    let freed = Condvar::new();
+    let slots: Vec<Mutex<Option<Executed>>> = group.iter().map(|_| Mutex::new(None)).collect();
     std::thread::scope(|scope| {
-        for _ in 0..concurrency.clamp(1, run.len()) {
+        for _ in 0..workers {
             scope.spawn(|| {
-                loop {
-                    let index = next.fetch_add(1, Ordering::Relaxed);
-                    let (Some(ready), Some(slot)) = (run.get(index), slots.get(index)) else { break };
-                    let executed = execute_one(ready, ground);
-                    *slot.lock().unwrap_or_else(PoisonError::into_inner) = Some(executed);
+                while let Some(index) = next_of(&state, &freed) {
+                    let executed = execute_one(group[index], ground);
+                    let failed = executed.outcome.status != ResultStatus::Ok;
+                    *slots[index].lock().unwrap_or_else(PoisonError::into_inner) = Some(executed);
+                    let mut schedule = state.lock().unwrap_or_else(PoisonError::into_inner);
+                    schedule.finish(index, group[index].call.id.operation.filter(|_| failed));
+                    freed.notify_all();
                 }
             });
         }
     });
+    let schedule = state.into_inner().unwrap_or_else(PoisonError::into_inner);
     slots
         .into_iter()
-        .map(|slot| {
+        .enumerate()
+        .map(|(index, slot)| {
             let executed = slot.into_inner().unwrap_or_else(PoisonError::into_inner);
-            executed.unwrap_or_else(|| Executed { outcome: cancelled(), duration: Duration::ZERO, begun: false })
+            executed.unwrap_or_else(|| Executed::not_run(schedule.stopped_by(index)))
         })
         .collect()
+}
+
+/// Waits for the next operation that may begin; `None`: there will be none.
+fn next_of(state: &Mutex<Schedule>, freed: &Condvar) -> Option<usize> {
+    let mut schedule = state.lock().unwrap_or_else(PoisonError::into_inner);
+    loop {
+        match schedule.take() {
+            Offer::Begin(index) => return Some(index),
+            Offer::Never => return None,
+            Offer::Wait => schedule = freed.wait(schedule).unwrap_or_else(PoisonError::into_inner),
+        }
+    }
+}
+
+/// Which call each operation of a group belongs to, and how many of each may run at a time.
+struct Lanes {
+    /// By operation.
+    of: Vec<usize>,
+    calls: Vec<Lane>,
+    concurrency: usize,
+}
+
+/// The operations of one call.
+struct Lane {
+    /// A number of its own, taken as given; `None`: it shares the dispatch's.
+    slots: Option<usize>,
+    running: usize,
+    stops: bool,
+    /// The operation that failed, where that keeps the rest from beginning.
+    stopped_by: Option<u32>,
+}
+
+impl Lanes {
+    fn of(group: &[&Ready<'_>], concurrency: usize) -> Self {
+        let mut calls: Vec<Lane> = Vec::new();
+        let mut of = Vec::new();
+        let mut last: Option<&str> = None;
+        for ready in group {
+            let call_id = ready.call.id.call_id.as_str();
+            if last != Some(call_id) {
+                let fan_out = ready.call.tool.fan_out.as_ref().map(|(fan_out, _)| fan_out);
+                let own = fan_out.and_then(|fan_out| fan_out.concurrency);
+                calls.push(Lane {
+                    slots: own.map(|own| usize::try_from(own).unwrap_or(usize::MAX)),
+                    running: 0,
+                    stops: fan_out.is_some_and(|fan_out| fan_out.on_error == OnError::Stop),
+                    stopped_by: None,
+                });
+                last = Some(call_id);
+            }
+            of.push(calls.len() - 1);
+        }
+        Self { of, calls, concurrency: concurrency.max(1) }
+    }
+
+    fn workers_max(&self) -> usize {
+        let own = self.calls.iter().filter_map(|lane| lane.slots);
+        own.fold(self.concurrency, usize::saturating_add)
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum State {
+    Waiting,
+    Begun,
+}
+
+/// Who may begin next.
+struct Schedule {
+    states: Vec<State>,
+    lanes: Lanes,
+    /// How many run of the calls without a number of their own.
+    shared_running: usize,
+}
+
+enum Offer {
+    Begin(usize),
+    /// Something that runs has to end first.
+    Wait,
+    Never,
+}
+
+impl Schedule {
+    fn take(&mut self) -> Offer {
+        let mut waits = false;
+        for (index, state) in self.states.iter_mut().enumerate() {
+            let lane = &mut self.lanes.calls[self.lanes.of[index]];
+            if *state == State::Begun || lane.stopped_by.is_some() {
+                continue;
+            }
+            let free = match lane.slots {
+                Some(slots) => lane.running < slots,
+                None => self.shared_running < self.lanes.concurrency,
+            };
+            if free {
+                *state = State::Begun;
+                lane.running += 1;
+                self.shared_running += usize::from(lane.slots.is_none());
+                return Offer::Begin(index);
+            }
+            waits = true;
+        }
+        if waits { Offer::Wait } else { Offer::Never }
+    }
+
+    /// An operation ended. A failure is noted before its slot is free, so that nothing begins in between.
+    fn finish(&mut self, index: usize, failed: Option<u32>) {
+        let lane = &mut self.lanes.calls[self.lanes.of[index]];
+        if lane.stops && lane.stopped_by.is_none() {
+            lane.stopped_by = failed;
+        }
+        lane.running -= 1;
+        self.shared_running -= usize::from(lane.slots.is_none());
+    }
+
+    fn stopped_by(&self, index: usize) -> Option<u32> {
+        self.lanes.calls[self.lanes.of[index]].stopped_by
+    }
+}
+
+impl Executed {
+    /// It was never begun: a failure before it in its call kept it from running, or the interrupt.
+    fn not_run(stopped_by: Option<u32>) -> Self {
+        let outcome = match stopped_by {
+            Some(by) => Outcome {
+                status: ResultStatus::NotRun,
+                ..Outcome::error("not_run", format!("Not run: stopped after operation {by} failed."))
+            },
+            None => cancelled(),
+        };
+        Self { outcome, duration: Duration::ZERO, begun: false, stopped_by }
+    }
 }
 
 fn execute_one(ready: &Ready<'_>, ground: &Ground<'_>) -> Executed {
@@ -72,9 +223,11 @@ fn execute_one(ready: &Ready<'_>, ground: &Ground<'_>) -> Executed {
     let tool = &ready.call.tool.tool;
     let reads = tool.effect() == Effect::Read;
     if ground.interrupt.is_raised() {
-        return Executed { outcome: cancelled(), duration: begun.elapsed(), begun: false };
+        return Executed::not_run(None);
     }
-    (ground.started)(ready);
+    if !(ground.journal.begin)(ready) {
+        return Executed::not_run(None);
+    }
     let label = ready.call.id.file_name();
     let output_bytes = AtomicU64::new(0);
     let work = Work {
@@ -93,7 +246,9 @@ fn execute_one(ready: &Ready<'_>, ground: &Ground<'_>) -> Executed {
         Ok(outcome) => outcome,
         Err(payload) => panicked(payload.as_ref(), reads),
     };
-    Executed { outcome, duration: begun.elapsed(), begun: true }
+    let executed = Executed { outcome, duration: begun.elapsed(), begun: true, stopped_by: None };
+    (ground.journal.settle)(ready, &executed);
+    executed
 }
 
 /// The outcome of what was not begun because the invocation is to end.

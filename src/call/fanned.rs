@@ -121,6 +121,13 @@ pub fn split(
     decoded.collect::<Result<Vec<Value>, Refusal>>().map(Shape::Envelope)
 }
 
+/// How many operations a call carries whose operations are recorded one by one: the length of its envelope. Such a call
+/// was split, so its arguments are an envelope.
+pub fn operation_count(arguments: &str) -> Option<usize> {
+    let object = super::arguments::parse(arguments).ok()?;
+    decode_array(object.get(OPERATIONS)?).map(|operations| operations.len())
+}
+
 fn declares_operations(own: &Value) -> bool {
     own.get("properties").is_some_and(|properties| properties.get(OPERATIONS).is_some())
 }

@@ -26,6 +26,8 @@ pub struct OpenOperation<'a> {
     pub checked: Result<CheckedCall<'a>, Refusal>,
     /// Where it stands in its reply, from 0, operations counted one by one.
     pub index: u64,
+    /// A failure before it in its call keeps it from running.
+    pub stops: bool,
 }
 
 /// What a plan depends on, the operations aside.
@@ -36,8 +38,10 @@ pub struct Situation<'s, 'a> {
     pub decisions: Decisions<'a>,
     /// What earlier reads of this invocation found; refreshed.
     pub memory: &'s Memory,
-    /// The first operation of this reply that a person denied, by its index, if that is recorded already.
+    /// The last operation of the first call of this reply that a person denied, by its index, if that is recorded.
     pub denied_index: Option<u64>,
+    /// By call: its first operation that is recorded as a failure.
+    pub failed: &'s HashMap<String, u32>,
     pub trailing_reads: TrailingReads,
     pub on_ask: OnAsk,
     /// How many operations of this reply may run; the rest meet a limit.
@@ -58,7 +62,10 @@ pub enum Next<'a> {
     },
     Park(Box<Parked<'a>>),
     /// It is kept in pending.json and judged again when its turn comes.
-    Carry(CheckedCall<'a>),
+    Carry {
+        call: CheckedCall<'a>,
+        summary: String,
+    },
     /// It is left without a result, for the repair on resume.
     Strand,
     /// It, or one before it, would have to ask where nobody may be asked; with the rules that would allow it.
@@ -76,7 +83,7 @@ impl<'a> Next<'a> {
             Self::RunUnlessRepeated { .. }
             | Self::Answered(_)
             | Self::Park(_)
-            | Self::Carry(_)
+            | Self::Carry { .. }
             | Self::Strand
             | Self::WouldAsk { .. } => None,
         }
@@ -101,6 +108,8 @@ pub struct Answer {
     pub reason: Option<String>,
     /// A decision, to be recorded before the result.
     pub grounds: Option<Grounds>,
+    /// Of an operation that is not run: the one whose failure stopped it.
+    pub stopped_by: Option<u32>,
     /// Of a read that is answered from memory.
     pub attachments: Vec<Attachment>,
     pub output_file: Option<String>,
@@ -115,6 +124,7 @@ impl Answer {
             detail: None,
             reason: None,
             grounds: None,
+            stopped_by: None,
             attachments: Vec::new(),
             output_file: None,
         }
@@ -155,8 +165,15 @@ pub fn plan<'a>(operations: &'a [OpenOperation<'a>], situation: &Situation<'_, '
         overlay: Overlay::new(),
     };
     operations
-        .iter()
-        .map(|operation| Planned { id: operation.id.clone(), name: operation.name, next: planner.next(operation) })
+        .chunk_by(|one, other| one.id.call_id == other.id.call_id)
+        .flat_map(|call| {
+            let nexts = planner.call(call);
+            call.iter().zip(nexts).map(|(operation, next)| Planned {
+                id: operation.id.clone(),
+                name: operation.name,
+                next,
+            })
+        })
         .collect()
 }
 
@@ -173,6 +190,55 @@ struct Planner<'a, 's> {
 }
 
 impl<'a> Planner<'a, '_> {
+    /// The operations of one call.
+    fn call(&mut self, operations: &'a [OpenOperation<'a>]) -> Vec<Next<'a>> {
+        let mut failed = operations.first().and_then(|first| self.situation.failed.get(&first.id.call_id).copied());
+        let mut nexts = Vec::with_capacity(operations.len());
+        for operation in operations {
+            let is_behind = |by: &u32| operation.id.operation.is_some_and(|number| number > *by);
+            if let Some(by) = failed.filter(|by| operation.stops && is_behind(by)) {
+                nexts.push(Next::Answered(not_run(by)));
+                continue;
+            }
+            let next = self.next(operation);
+            if let (Next::Answered(answer), Some(number)) = (&next, operation.id.operation)
+                && answer.status != ResultStatus::Ok
+            {
+                failed = Some(failed.map_or(number, |by| by.min(number)));
+            }
+            nexts.push(next);
+        }
+        if nexts.iter().any(|next| matches!(next, Next::Park(_))) {
+            return operations.iter().zip(nexts).map(|(operation, next)| self.held(operation, next)).collect();
+        }
+        nexts
+    }
+
+    /// An operation whose call waits for a person: nothing of the call runs before all of it is decided.
+    fn held(&self, operation: &'a OpenOperation<'a>, next: Next<'a>) -> Next<'a> {
+        match next {
+            Next::Run(ready) | Next::RunUnlessRepeated { ready, .. } => {
+                match self.situation.decisions.settled(&operation.id) {
+                    Settled::Approved(before) => {
+                        let why = before.why.clone().unwrap_or_default();
+                        self.park(&ready.call, ready.assessment, why, Some(before))
+                    }
+                    Settled::Judge | Settled::Undecided | Settled::Refused(_) | Settled::Stranded => {
+                        Next::Carry { call: ready.call, summary: ready.assessment.summary }
+                    }
+                }
+            }
+            // In strand mode too: a call is not torn apart.
+            Next::Strand if !matches!(self.situation.decisions.settled(&operation.id), Settled::Stranded) => {
+                let Ok(call) = &operation.checked else { return Next::Strand };
+                let assessed = call.tool.tool.assess(&call.arguments, self.situation.world, &self.overlay);
+                let summary = assessed.map(|assessment| assessment.summary).unwrap_or_default();
+                Next::Carry { call: call.clone(), summary }
+            }
+            next => next,
+        }
+    }
+
     fn next(&mut self, operation: &'a OpenOperation<'a>) -> Next<'a> {
         let settled = self.situation.decisions.settled(&operation.id);
         // What a person said no to stays denied, whatever becomes of the calls before it.
@@ -181,7 +247,7 @@ impl<'a> Planner<'a, '_> {
         }
         if self.would_ask {
             let answer = would_ask("A call before this one would have to ask a person.");
-            return Next::WouldAsk { answer, grant: None };
+            return Next::WouldAsk { answer, grant: self.grant_if_it_asks(operation) };
         }
         if matches!(settled, Settled::Stranded) {
             return Next::Strand;
@@ -217,10 +283,21 @@ impl<'a> Planner<'a, '_> {
                 self.effect_ahead |= ready.call.tool.tool.effect() == Effect::SideEffect;
                 self.overlay.extend(after);
             }
-            Next::Park(_) | Next::Carry(_) => self.overlay.extend(after),
-            Next::RunUnlessRepeated { .. } | Next::Answered(_) | Next::Strand | Next::WouldAsk { .. } => {}
+            Next::Park(_) | Next::Carry { .. } | Next::WouldAsk { .. } => self.overlay.extend(after),
+            Next::RunUnlessRepeated { .. } | Next::Answered(_) | Next::Strand => {}
         }
         next
+    }
+
+    /// The rules that would let an operation pass that asks as well, so that all of them are told at once.
+    fn grant_if_it_asks(&mut self, operation: &'a OpenOperation<'a>) -> Option<Vec<Rule>> {
+        let call = operation.checked.as_ref().ok()?;
+        let assessment = call.tool.tool.assess(&call.arguments, self.situation.world, &self.overlay).ok()?;
+        self.overlay.extend(assessment.after.clone());
+        match decide(call, &assessment, self.situation.rules) {
+            Decided::Ask(_) => grant::suggest(&question(call, &assessment), self.situation.rules.root()),
+            Decided::Allowed(_) | Decided::Denied(_) => None,
+        }
     }
 
     /// A person said yes to what was shown. A tool that is no longer offered is refused all the same.
@@ -257,7 +334,7 @@ impl<'a> Planner<'a, '_> {
                 self.run(&operation.id, Ready { call: call.clone(), assessment, permit })
             }
             Decided::Allowed(_) => match self.situation.trailing_reads {
-                TrailingReads::Carry => Next::Carry(call.clone()),
+                TrailingReads::Carry => Next::Carry { call: call.clone(), summary: assessment.summary },
                 TrailingReads::Strand => Next::Strand,
             },
             Decided::Ask(why) => match self.situation.on_ask {
@@ -312,6 +389,13 @@ impl<'a> Planner<'a, '_> {
     }
 }
 
+fn not_run(by: u32) -> Answer {
+    Answer {
+        stopped_by: Some(by),
+        ..Answer::new(ResultStatus::NotRun, "not_run", format!("Not run: stopped after operation {by} failed."))
+    }
+}
+
 fn limit(which: &str) -> Answer {
     Answer::new(ResultStatus::Error, "limit", format!("Not run: {which}."))
 }
@@ -333,3 +417,6 @@ fn denied_unattended(why: &str) -> Answer {
         ..Answer::new(ResultStatus::Denied, "denied", content)
     }
 }
+
+#[cfg(test)]
+mod tests;

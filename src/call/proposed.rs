@@ -54,8 +54,11 @@ fn is_one_call(first: &ToolCall, second: &ToolCall) -> bool {
     same_name && (first.arguments.starts_with(&second.arguments) || second.arguments.starts_with(&first.arguments))
 }
 
-fn is_valid_id(id: &str) -> bool {
+/// Whether a call may keep this id. People type ids after a command, so none may begin as an option does; `#` separates
+/// an operation's number.
+pub fn is_valid_id(id: &str) -> bool {
     (1..=ID_BYTES_MAX).contains(&id.len())
+        && !id.starts_with('-')
         && id.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-')
 }
 
@@ -96,6 +99,15 @@ mod tests {
             (vec![call("a", "read", "{}")], vec![("a", "{}")]),
             (vec![call("", "read", "{}"), call("", "read", "{}")], vec![("call_1", "{}"), ("call_2", "{}")]),
             (vec![call("a b", "read", "1"), call(&long, "read", "2")], vec![("call_1", "1"), ("call_2", "2")]),
+            (
+                vec![
+                    call("-q", "read", "1"),
+                    call("--", "read", "2"),
+                    call("a#2", "read", "3"),
+                    call("a-q", "read", "4"),
+                ],
+                vec![("call_1", "1"), ("call_2", "2"), ("call_3", "3"), ("a-q", "4")],
+            ),
             (vec![call("a", "read", "{}"), call("a", "read", "{}")], vec![("a", "{}")]),
             (vec![call("a", "read", ""), call("a", "read", "{\"x\":1}")], vec![("a", "{\"x\":1}")]),
             (vec![call("a", "read", "{\"x\":1}"), call("a", "read", "{\"x\"")], vec![("a", "{\"x\":1}")]),

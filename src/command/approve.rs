@@ -14,7 +14,7 @@ use crate::session::history::Standing;
 use crate::session::pending::{Needs, PendingFile};
 use crate::session::record::{Decision, Granted, Scope};
 use crate::turn::decisions::{Verdict, decide, select};
-use crate::turn::verification::Recomputed;
+use crate::turn::verification::{Grants, Recomputed};
 
 pub fn run(invocation: &Invocation, arguments: &ApproveArguments) -> anyhow::Result<Status> {
     let folder = invocation.folder()?;
@@ -29,14 +29,17 @@ pub fn run(invocation: &Invocation, arguments: &ApproveArguments) -> anyhow::Res
     }
     let trust = invocation.trust()?;
     let equipment = equipment(invocation, &opened, &arguments.turn, &trust)?;
-    let decided = decide_on(invocation, &opened, &equipment, &file, arguments, &trust)?;
+    let recomputed = equipment.verify(invocation, opened.folder, opened.log.history(), &file)?;
+    let decided = decide_on(invocation, &opened, &equipment, &file, arguments, &recomputed, &trust)?;
+    let grants = Grants::of(&decided, opened.log.history(), &recomputed);
+    drop(recomputed);
     if decided != file {
         decided.store(opened.folder)?;
     }
     if decided.undecided().next().is_some() {
         return Ok(still_suspended(invocation, opened.log.history(), &decided));
     }
-    carry_out(invocation, opened, equipment, &decided, trust)
+    carry_out(invocation, opened, equipment, &decided, &grants, trust)
 }
 
 /// The file with this approval in it. Everything that can be wrong with the approval is found here.
@@ -46,22 +49,24 @@ fn decide_on(
     equipment: &Equipment,
     file: &PendingFile,
     arguments: &ApproveArguments,
+    recomputed: &[Option<Recomputed<'_>>],
     trust: &Trust,
 ) -> anyhow::Result<PendingFile> {
-    let recomputed = equipment.verify(invocation, opened.folder, opened.log.history(), file)?;
     let selected = select(file, &arguments.ids, &Verdict::Approve)?;
     let mut decided = file.clone();
     decide(&mut decided, &selected, &Verdict::Approve);
     let Some(scope) = arguments.grant else { return Ok(decided) };
-    let granted = grant(&mut decided, &selected, scope, arguments.prefix, &recomputed)?;
+    let granted = grant(&mut decided, &selected, scope, arguments.prefix, recomputed)?;
     rules_file(invocation, opened.folder, granted.scope).ensure_storable(trust)?;
-    for (call, recomputed) in decided.calls.iter_mut().zip(&recomputed) {
+    // What is settled so must stay settled when a later invocation carries it out.
+    let rules = equipment.rules.lasting();
+    for (call, recomputed) in decided.calls.iter_mut().zip(recomputed) {
         let Some(recomputed) = recomputed.as_ref().filter(|_| call.is_undecided() && call.needs == Needs::Approval)
         else {
             continue;
         };
         let question = question(&recomputed.call, &recomputed.assessment);
-        if covers(&question, &equipment.rules, granted.scope, &granted.rules) {
+        if covers(&question, &rules, granted.scope, &granted.rules) {
             call.decision = Some(Decision::Allow);
             call.granted = Some(granted.clone());
             call.decided_at = Some(clock::now());
@@ -79,7 +84,7 @@ fn approve_unfinished(
     let history = opened.log.history();
     let answered = history.open_calls().next().is_none();
     if !arguments.ids.is_empty() || answered || standing(history) == Standing::Finished {
-        return Err(nothing_pending(invocation).into());
+        return Err(nothing_pending(invocation, Some(history)).into());
     }
     let trust = invocation.trust()?;
     let equipment = equipment(invocation, &opened, &arguments.turn, &trust)?;

@@ -6,18 +6,19 @@ use super::invocation::Invocation;
 use crate::exit::Status;
 use crate::failure::Failure;
 use crate::report::line::{Line, Tone};
-use crate::session::check::{Violation, check_session};
+use crate::session::check::{Findings, Violation, check_session};
 
 pub fn run(invocation: &Invocation) -> anyhow::Result<Status> {
-    let violations = match invocation.folder()? {
+    let findings = match invocation.folder()? {
         Some(folder) => check_session(&folder)?,
         None => None,
     };
-    let Some(violations) = violations else {
+    let Some(Findings { violations, notes }) = findings else {
         let message = format!("there is no session {}", invocation.session);
         return Err(Failure::new(Status::NothingPending, message).into());
     };
-    let lines: Vec<Line> = violations.iter().map(|violation| Line::plain(&describe(violation))).collect();
+    let mut lines: Vec<Line> = violations.iter().map(|violation| Line::plain(&describe(violation))).collect();
+    lines.extend(notes.iter().map(|note| Line::new(Tone::Dim, &format!("note: {note}"))));
     invocation.reporter.print(&lines);
     let listed: Vec<Value> = violations
         .iter()
@@ -26,6 +27,7 @@ pub fn run(invocation: &Invocation) -> anyhow::Result<Status> {
     let mut fields = Map::new();
     fields.insert("session".to_owned(), json!(invocation.session));
     fields.insert("violations".to_owned(), json!(listed));
+    fields.insert("notes".to_owned(), json!(notes));
     if violations.is_empty() {
         invocation.reporter.print(&[Line::new(Tone::Dim, &format!("session {}: no violation", invocation.session))]);
         invocation.reporter.finish_command("check", Status::Completed, fields, None);

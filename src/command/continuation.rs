@@ -1,7 +1,7 @@
 //! What `approve`, `deny` and `resume` share: going on with a turn that an earlier invocation began.
 
 use super::invocation::Invocation;
-use super::opened::{Continued, Equipment, finish, run};
+use super::opened::{Continued, Equipment, conclude, finish, run};
 use crate::cli::TurnOptions;
 use crate::config::trust::Trust;
 use crate::exit::Status;
@@ -9,9 +9,10 @@ use crate::permission::{Rule, RulesFile};
 use crate::session::folder::SessionFolder;
 use crate::session::history::History;
 use crate::session::pending::PendingFile;
-use crate::session::record::{Decision, OperationId, Scope, TurnSettings};
+use crate::session::record::{OperationId, Scope, TurnSettings};
 use crate::turn::Turn;
 use crate::turn::ending::result_of;
+use crate::turn::verification::Grants;
 
 /// The equipment of the turn that the log ends in: as it was started, but for explicit options.
 pub fn equipment(
@@ -35,24 +36,27 @@ pub fn carry_out(
     opened: Continued<'_>,
     mut equipment: Equipment,
     pending: &PendingFile,
+    grants: &Grants,
     mut trust: Trust,
 ) -> anyhow::Result<Status> {
     let folder = opened.folder;
     let number = opened.log.history().turn();
-    let granted = pending.calls.iter().filter(|call| call.decision == Some(Decision::Approve));
-    let mut stored = false;
-    for granted in granted.filter_map(|call| call.granted.as_ref()) {
+    for granted in &grants.stored {
         let turn = (granted.scope == Scope::Turn).then_some(number);
         let rules: Vec<Rule> = granted.rules.iter().cloned().map(|rule| rule.with_turn(turn)).collect();
         rules_file(invocation, folder, granted.scope).add(&rules, &mut trust)?;
-        stored = true;
     }
-    if stored {
+    for id in &grants.void {
+        invocation
+            .reporter
+            .warning(&format!("{id} is no longer what was shown; the rule granted with it is not stored"));
+    }
+    if !grants.stored.is_empty() {
         let recorded_deny = opened.log.history().user().map(|user| user.settings.deny.clone()).unwrap_or_default();
         equipment.rules = invocation.rules(Some(folder), Some(number), &recorded_deny, &trust)?;
     }
     let turn = equipment.into_turn(invocation, folder, opened.log);
-    Ok(Status::of_result(&run(invocation, turn, Some(pending))))
+    Ok(conclude(invocation, folder, &run(turn, Some(pending))))
 }
 
 /// Where the rules of a grant are stored.
@@ -74,7 +78,7 @@ pub fn rules_file<'a>(invocation: &'a Invocation, folder: &'a SessionFolder, sco
 pub fn go_on(invocation: &Invocation, opened: Continued<'_>, equipment: Equipment) -> Status {
     let mut turn: Turn<'_> = equipment.into_turn(invocation, opened.folder, opened.log);
     match turn.repair(|_: &OperationId| false) {
-        Ok(()) => Status::of_result(&run(invocation, turn, None)),
+        Ok(()) => conclude(invocation, opened.folder, &run(turn, None)),
         Err(error) => Status::of_result(&finish(turn, Err(error))),
     }
 }

@@ -7,14 +7,17 @@ use crate::cli::DenyArguments;
 use crate::exit::Status;
 use crate::failure::Failure;
 use crate::turn::decisions::{Verdict, decide, select};
+use crate::turn::verification::Grants;
 
 pub fn run(invocation: &Invocation, arguments: &DenyArguments) -> anyhow::Result<Status> {
     let folder = invocation.folder()?;
     let mut opened = open_existing(invocation, folder.as_ref(), &arguments.turn)?;
-    let Some(file) = opened.pending.take() else { return Err(nothing_pending(invocation).into()) };
+    let Some(file) = opened.pending.take() else {
+        return Err(nothing_pending(invocation, Some(opened.log.history())).into());
+    };
     let trust = invocation.trust()?;
     let equipment = equipment(invocation, &opened, &arguments.turn, &trust)?;
-    equipment.verify(invocation, opened.folder, opened.log.history(), &file)?;
+    let recomputed = equipment.verify(invocation, opened.folder, opened.log.history(), &file)?;
     let verdict = Verdict::Deny { reason: arguments.reason.clone() };
     let selected = select(&file, &arguments.ids, &verdict)?;
     if selected.is_empty() {
@@ -24,11 +27,13 @@ pub fn run(invocation: &Invocation, arguments: &DenyArguments) -> anyhow::Result
     }
     let mut decided = file.clone();
     decide(&mut decided, &selected, &verdict);
+    let grants = Grants::of(&decided, opened.log.history(), &recomputed);
+    drop(recomputed);
     if decided != file {
         decided.store(opened.folder)?;
     }
     if decided.undecided().next().is_some() {
         return Ok(still_suspended(invocation, opened.log.history(), &decided));
     }
-    carry_out(invocation, opened, equipment, &decided, trust)
+    carry_out(invocation, opened, equipment, &decided, &grants, trust)
 }

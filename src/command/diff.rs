@@ -14,12 +14,14 @@ use crate::exit::Status;
 use crate::failure::Failure;
 use crate::report::line::{Line, Tone};
 use crate::session::folder::SessionFolder;
+use crate::session::log::Log;
 use crate::session::pending::{PendingCall, PendingFile};
 use crate::session::record::{Decision, OperationId, PlannedFile};
 use crate::tool::patch::diff::parts;
 use crate::tool::patch::net::{NetPart, Stack};
 use crate::tool::patch::{self, is_stacked_on};
 use crate::tool::{Limits, Preview, Surroundings};
+use crate::turn::decisions::waits;
 
 /// What the tool's own bounds are does not matter here: nothing is run.
 const NO_LIMITS: Limits =
@@ -48,15 +50,14 @@ struct Printed {
 
 pub fn run(invocation: &Invocation, arguments: &DiffArguments) -> anyhow::Result<Status> {
     let folder = invocation.folder()?;
-    let pending = match &folder {
-        Some(folder) => PendingFile::load(folder)?,
-        None => None,
+    let calls = match &folder {
+        Some(folder) => waiting_calls(folder)?,
+        None => Vec::new(),
     };
-    let calls = pending.as_ref().map(|file| file.calls.as_slice()).unwrap_or_default();
-    let (stack, candidates) = candidates(calls, invocation, folder.as_ref());
+    let (stack, candidates) = candidates(&calls, invocation, folder.as_ref());
     let wanted: Vec<usize> = match &arguments.id {
         None => (0..candidates.len()).filter(|index| candidates[*index].shown.is_some()).collect(),
-        Some(id) => vec![find(calls, &candidates, id)?],
+        Some(id) => vec![find(&calls, &candidates, id)?],
     };
     let selected = with_ground(&candidates, wanted);
     let is_current = selected.iter().all(|index| candidates[*index].is_as_shown);
@@ -83,6 +84,14 @@ fn fields(invocation: &Invocation, printed: &Printed, is_current: bool) -> Map<S
         Value::Object(fields) => fields,
         _ => Map::new(),
     }
+}
+
+/// The pending calls, but for those that an interrupted continuation carried out: their patches are written.
+fn waiting_calls(folder: &SessionFolder) -> anyhow::Result<Vec<PendingCall>> {
+    let Some(mut file) = PendingFile::load(folder)? else { return Ok(Vec::new()) };
+    let history = Log::read(folder)?.unwrap_or_default();
+    file.calls.retain(|call| waits(&call.operation_id(), &history));
+    Ok(file.calls)
 }
 
 /// All patches that may still be applied, each made again on top of those before it.

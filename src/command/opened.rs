@@ -83,17 +83,23 @@ pub fn open_existing<'a>(
     folder: Option<&'a SessionFolder>,
     options: &TurnOptions,
 ) -> anyhow::Result<Continued<'a>> {
-    let Some(folder) = folder else { return Err(nothing_pending(invocation).into()) };
+    let Some(folder) = folder else { return Err(nothing_pending(invocation, None).into()) };
     match open(invocation, folder, options)? {
         Opened { lock, log: Some(log), pending } => Ok(Continued { folder, log, pending, lock }),
-        Opened { log: None, .. } => Err(nothing_pending(invocation).into()),
+        Opened { log: None, .. } => Err(nothing_pending(invocation, None).into()),
     }
 }
 
-/// There is nothing for approve, deny or resume to act on.
-pub fn nothing_pending(invocation: &Invocation) -> Failure {
-    Failure::new(Status::NothingPending, format!("nothing is pending in the session {}", invocation.session))
-        .hint("start a turn with `attini tell PROMPT`")
+/// There is nothing for approve, deny or resume to act on. `history`: the session's, if there is one.
+pub fn nothing_pending(invocation: &Invocation, history: Option<&History>) -> Failure {
+    let session = &invocation.session;
+    let nothing =
+        |what: &str| Failure::new(Status::NothingPending, format!("nothing is pending in the session {session}{what}"));
+    match history.map(standing) {
+        None | Some(Standing::Finished) => nothing("").hint("start a turn with `attini tell PROMPT`"),
+        Some(Standing::Unfinished) => nothing(", and its last turn is unfinished")
+            .hint("`attini resume` goes on with it; a new prompt starts another turn"),
+    }
 }
 
 /// Where the conversation stands, pending.json aside.
@@ -169,7 +175,7 @@ impl Equipment {
             limits: &self.settings.tool_limits(),
             withheld_variables: &self.withheld_variables,
         };
-        Ok(verify(file, history, &self.registry, &surroundings)?)
+        Ok(verify(file, history, &self.registry, &surroundings, &self.rules)?)
     }
 
     pub fn into_turn<'a>(self, invocation: &'a Invocation, folder: &'a SessionFolder, log: Log) -> Turn<'a> {
@@ -202,26 +208,29 @@ pub fn user_record(turn: u64, text: &str, settings: &TurnSettings) -> Record {
 }
 
 /// Runs the turn to its ending, whatever that is, and tells of it.
-pub fn run(invocation: &Invocation, mut turn: Turn<'_>, pending: Option<&PendingFile>) -> TurnResult {
-    let (folder, number) = (turn.folder, turn.history().turn());
+pub fn run(mut turn: Turn<'_>, pending: Option<&PendingFile>) -> TurnResult {
     let model = turn.settings.model.clone();
     turn.reporter.tell(Some(turn.history().turn()), &Event::TurnStarted { model });
     let ended = turn.watch_time().and_then(|()| match pending {
         Some(file) => turn.repair_started(file).and_then(|()| turn.go_on(Some(file))),
         None => turn.go_on(None),
     });
-    let is_over = matches!(ended, Ok(Ending::Completed));
-    let result = finish(turn, ended);
-    if is_over {
-        forget_turn_rules(invocation, folder, number);
-    }
-    result
+    finish(turn, ended)
 }
 
-/// Takes the rules that counted in one turn alone out of the session's file. They no longer count anyway, so that
-/// failing to do so is no more than worth a warning.
+/// What is left to do when a turn's result is told; returns its status.
+pub fn conclude(invocation: &Invocation, folder: &SessionFolder, result: &TurnResult) -> Status {
+    let status = Status::of_result(result);
+    if let (Status::Completed, Some(turn)) = (status, result.turn) {
+        forget_turn_rules(invocation, folder, turn);
+    }
+    status
+}
+
+/// Takes the rules that counted in this turn alone, or in one before it, out of the session's file. They no longer count
+/// anyway, so that failing to do so is no more than worth a warning.
 pub fn forget_turn_rules(invocation: &Invocation, folder: &SessionFolder, turn: u64) {
-    let forgotten = invocation.trust().and_then(|mut trust| RulesFile::session(folder).remove_turn(turn, &mut trust));
+    let forgotten = invocation.trust().and_then(|mut trust| RulesFile::session(folder).remove_turns(turn, &mut trust));
     if let Err(error) = forgotten {
         invocation.reporter.warning(&format!("the rules of turn {turn} stay in the session's rules file: {error:#}"));
     }

@@ -5,6 +5,7 @@ use serde_json::{Map, Value, json};
 use super::invocation::Invocation;
 use super::opened::standing;
 use crate::exit::Status;
+use crate::report::event::PendingView;
 use crate::report::line::{Line, Tone};
 use crate::report::preview;
 use crate::session::folder::SessionFolder;
@@ -13,15 +14,32 @@ use crate::session::lock::Lock;
 use crate::session::log::Log;
 use crate::session::pending::{Needs, PendingFile};
 use crate::session::record::Usage;
-use crate::turn::decisions::is_answered;
+use crate::turn::decisions::{ensure_fits, is_answered};
 
 /// What a session can be found to be.
 enum State {
     New,
     Locked { holder: String },
     Idle,
-    Awaiting(PendingFile),
+    Suspended(Suspended),
     Unfinished,
+}
+
+/// What a suspended turn waits for.
+struct Suspended {
+    pending: Vec<PendingView>,
+    digest: String,
+    /// Why no command would go on with this pending.json.
+    conflict: Option<String>,
+}
+
+impl Suspended {
+    /// How many approvals and how many answers are missing.
+    fn undecided(&self) -> (usize, usize) {
+        let undecided =
+            |needs: Needs| self.pending.iter().filter(|view| view.needs == needs && view.decision.is_none()).count();
+        (undecided(Needs::Approval), undecided(Needs::Answer))
+    }
 }
 
 impl State {
@@ -30,10 +48,11 @@ impl State {
             Self::New => "new",
             Self::Locked { .. } => "locked",
             Self::Idle => "idle",
-            Self::Awaiting(file) if file.undecided().next().is_some() && file.awaits_answers_alone() => {
-                "awaiting_answer"
-            }
-            Self::Awaiting(_) => "awaiting_approval",
+            Self::Suspended(suspended) => match suspended.undecided() {
+                (0, 0) => "suspended",
+                (0, _) => "awaiting_answer",
+                (_, _) => "awaiting_approval",
+            },
             Self::Unfinished => "unfinished",
         }
     }
@@ -63,7 +82,8 @@ fn find_state(folder: &SessionFolder, history: &History) -> anyhow::Result<State
     if let Some(file) = PendingFile::load(folder)?
         && !is_answered(&file, history)
     {
-        return Ok(State::Awaiting(file));
+        let conflict = ensure_fits(&file, history).err().map(|misfit| misfit.message);
+        return Ok(State::Suspended(Suspended { pending: file.waiting_views(history), digest: file.digest, conflict }));
     }
     Ok(match standing(history) {
         Standing::Finished => State::Idle,
@@ -78,15 +98,10 @@ fn describe(invocation: &Invocation, state: &State, history: &History) -> Vec<Li
         State::New => "new: no turn yet".to_owned(),
         State::Locked { holder } => format!("locked: held by {holder}"),
         State::Idle => format!("idle: turn {turn} is over"),
-        State::Awaiting(file) => {
-            let undecided = file.undecided().count();
-            if undecided == 0 {
-                format!("suspended: turn {turn}, everything is decided")
-            } else {
-                let questions = file.undecided().filter(|call| call.needs == Needs::Answer).count();
-                format!("suspended: turn {turn} waits for {}", waits_for(undecided - questions, questions))
-            }
-        }
+        State::Suspended(suspended) => match suspended.undecided() {
+            (0, 0) => format!("suspended: turn {turn}, everything is decided"),
+            (approvals, answers) => format!("suspended: turn {turn} waits for {}", waits_for(approvals, answers)),
+        },
         State::Unfinished => match history.turn_end() {
             Some(end) => format!("unfinished: turn {turn} stopped ({})", end.status.name()),
             None => format!("unfinished: turn {turn} was broken off"),
@@ -108,15 +123,38 @@ fn describe(invocation: &Invocation, state: &State, history: &History) -> Vec<Li
         }
     }
     match state {
-        State::Awaiting(file) => {
+        State::Suspended(suspended) => {
+            lines.extend(broken_off(history));
+            if let Some(conflict) = &suspended.conflict {
+                lines.push(Line::plain(&format!("{conflict}; only a new prompt goes on from here")));
+            }
             lines.push(Line::empty());
-            lines.extend(preview::suspended(&file.views(), prefix));
+            lines.extend(preview::suspended(&suspended.pending, prefix));
+            if suspended.pending.is_empty() {
+                lines.push(Line::plain(&format!("go on: {prefix} resume")));
+            }
         }
-        State::Unfinished => lines.push(Line::plain(&format!("go on: {prefix} resume"))),
+        State::Unfinished => {
+            lines.extend(broken_off(history));
+            lines.push(Line::plain(&format!("go on: {prefix} resume")));
+        }
         State::New => lines.push(Line::plain(&format!("start: {prefix} tell PROMPT"))),
         State::Locked { .. } | State::Idle => {}
     }
     lines
+}
+
+/// The calls that a kill cut short. They wait for nothing, and have no result yet.
+fn broken_off(history: &History) -> Vec<Line> {
+    let started = history.open_calls().filter(|(_, progress)| progress.is_started());
+    started
+        .map(|(call, _)| {
+            Line::plain(&format!(
+                "{} was started and broken off: what came of it is unknown; it is not run again",
+                call.id
+            ))
+        })
+        .collect()
 }
 
 fn waits_for(approvals: usize, questions: usize) -> String {
@@ -149,8 +187,8 @@ fn context_tokens(history: &History) -> Option<u64> {
 }
 
 fn fields(invocation: &Invocation, state: &State, history: &History) -> Map<String, Value> {
-    let pending = match state {
-        State::Awaiting(file) => Some(file),
+    let suspended = match state {
+        State::Suspended(suspended) => Some(suspended),
         State::New | State::Locked { .. } | State::Idle | State::Unfinished => None,
     };
     let spent = history.spent();
@@ -166,8 +204,9 @@ fn fields(invocation: &Invocation, state: &State, history: &History) -> Map<Stri
         "usage": spent.usage,
         "session_usage": session_usage(history),
         "context_tokens": context_tokens(history),
-        "pending": pending.map(PendingFile::views).unwrap_or_default(),
-        "digest": pending.map(|file| &file.digest),
+        "pending": suspended.map(|suspended| suspended.pending.as_slice()).unwrap_or_default(),
+        "digest": suspended.map(|suspended| &suspended.digest),
+        "conflict": suspended.and_then(|suspended| suspended.conflict.as_ref()),
         "turn_end": history.turn_end().map(|end| end.status.name()),
     });
     match fields {

@@ -3,15 +3,16 @@
 use std::io::Read;
 
 use super::invocation::Invocation;
-use super::opened::{Equipment, complete_finished, forget_turn_rules, open, run, user_record};
+use super::opened::{Equipment, complete_finished, conclude, forget_turn_rules, open, run, standing, user_record};
 use crate::cli::{TellArguments, TurnOptions};
 use crate::clock;
 use crate::config::Config;
 use crate::exit::Status;
 use crate::failure::Failure;
 use crate::provider;
-use crate::session::history::History;
+use crate::session::history::{History, Standing};
 use crate::session::log::Log;
+use crate::session::pending::PendingFile;
 use crate::session::record::{FORMAT, Record, SessionRecord, TurnSettings};
 
 /// The largest prompt, stdin included.
@@ -57,7 +58,13 @@ pub fn tell(invocation: &Invocation, prompt: &str, options: &TurnOptions) -> any
             let user = user_record(number, prompt, &equipment.settings);
             let mut turn = equipment.into_turn(invocation, folder, log);
             match &opened.pending {
-                Some(file) => turn.drop_pending(file)?,
+                Some(file) if standing(turn.history()) == Standing::Unfinished => turn.drop_pending(file)?,
+                // A file that came from elsewhere: the turn it would belong to is over.
+                Some(_) => {
+                    turn.repair(|_| false)?;
+                    turn.log.barrier()?;
+                    PendingFile::remove(folder)?;
+                }
                 None => turn.repair(|_| false)?,
             }
             turn.log.append(&user)?;
@@ -66,7 +73,7 @@ pub fn tell(invocation: &Invocation, prompt: &str, options: &TurnOptions) -> any
             turn
         }
     };
-    Ok(Status::of_result(&run(invocation, turn, None)))
+    Ok(conclude(invocation, folder, &run(turn, None)))
 }
 
 fn session_record() -> Record {
@@ -85,7 +92,7 @@ fn new_settings(
     config: &Config,
     history: Option<&History>,
 ) -> anyhow::Result<TurnSettings> {
-    let used_last = || history.and_then(History::user).map(|user| user.settings.model.clone());
+    let used_last = || history.and_then(model_used_last);
     let model = match (&options.model, invocation.environment.text("ATTINI_MODEL")?) {
         (Some(model), _) => model.clone(),
         (None, Some(model)) => model.to_owned(),
@@ -96,6 +103,13 @@ fn new_settings(
     };
     let deny = invocation.rule_options.iter().filter(|rule| !rule.allows()).cloned().collect();
     TurnSettings::of_new_turn(model, options, config, &invocation.workspace, deny)
+}
+
+/// What was asked last, by a continuation with an option of its own too; or was to be asked, where no reply came.
+fn model_used_last(history: &History) -> Option<String> {
+    let user = history.user()?;
+    let reply = history.latest_round().map(|round| &round.assistant).filter(|reply| reply.turn == user.turn);
+    Some(reply.map_or_else(|| user.settings.model.clone(), |reply| format!("{}/{}", reply.provider, reply.model)))
 }
 
 /// The prompt from the command line, from stdin, or from both.

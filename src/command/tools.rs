@@ -8,7 +8,7 @@ use serde_json::{Map, Value, json};
 use super::invocation::Invocation;
 use crate::call::checked::check;
 use crate::call::decided::{Decided, decide, question};
-use crate::call::executed::{Ground, execute};
+use crate::call::executed::{Ground, Journal, execute};
 use crate::call::hints;
 use crate::call::planned::Ready;
 use crate::cli::{ToolsArguments, ToolsCommand};
@@ -121,9 +121,11 @@ fn call(
         return Err(unknown(name, registry).into());
     }
     let call = ToolCall { id: "call".to_owned(), name: name.to_owned(), arguments: arguments.to_owned(), opaque: None };
-    let checked = match check(&call, registry, false) {
-        Ok(checked) => checked,
-        Err(refusal) => return refused(refusal, Status::Usage),
+    let mut operations = check(&call, registry, false);
+    let checked = match (operations.pop(), operations.is_empty()) {
+        (Some((_, Ok(checked))), true) => checked,
+        (Some((_, Err(refusal))), true) => return refused(refusal, Status::Usage),
+        (_, _) => return Err(Failure::usage("`tools call` runs one operation, and these are several").into()),
     };
     let limits = Limits {
         result_bytes: config.limits.result_bytes,
@@ -160,7 +162,7 @@ fn call(
         world: &world,
         interrupt: &invocation.interrupt,
         live: &live,
-        started: &|_| {},
+        journal: Journal { begin: &|_| true, settle: &|_, _| {} },
         beat: &|_, _, _| {},
     };
     let executed = execute(&[&ready], 1, &ground).pop();

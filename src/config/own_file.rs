@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
+use rustix::fs::FileType;
 
 use crate::exit::Status;
 use crate::failure::Failure;
@@ -50,18 +51,41 @@ pub fn read_user_file(path: &Path, bytes_max: u64) -> Result<Option<Vec<u8>>> {
 /// What an error on the way to one of our own files means: mostly that a link stands in the way.
 pub fn refused(root: &Root, relative: &Path, error: &io::Error) -> anyhow::Error {
     let path = root.path().join(relative);
+    match link_in_the_way(root, relative) {
+        Some(failure) => failure.into(),
+        None => Failure::usage(format!("cannot read {}: {error}", path.display())).into(),
+    }
+}
+
+/// The refusal (2) of the first link on the way to one of our own files or folders, if there is one.
+pub fn link_in_the_way(root: &Root, relative: &Path) -> Option<Failure> {
     let mut so_far = PathBuf::new();
     for component in relative.components() {
         so_far.push(component);
-        let Ok(metadata) = root.metadata(&so_far) else { break };
-        if rustix::fs::FileType::from_raw_mode(metadata.st_mode) == rustix::fs::FileType::Symlink {
+        let metadata = root.metadata(&so_far).ok()?;
+        if FileType::from_raw_mode(metadata.st_mode) == FileType::Symlink {
             let link = root.path().join(&so_far);
-            return Failure::usage(format!("{} is a link; attini follows none to its own files", link.display()))
-                .hint("put the file itself there")
-                .into();
+            return Some(
+                Failure::usage(format!("{} is a link; attini follows none to its own files", link.display()))
+                    .hint("put the file or folder itself there"),
+            );
         }
     }
-    Failure::usage(format!("cannot read {}: {error}", path.display())).into()
+    None
+}
+
+/// Refuses (2) anything but a file, or anything but a folder, where one of our own belongs. What is absent is no fault.
+pub fn ensure_kind(root: &Root, relative: &Path, kind: FileType) -> Result<(), Failure> {
+    if let Some(failure) = link_in_the_way(root, relative) {
+        return Err(failure);
+    }
+    let Ok(metadata) = root.metadata(relative) else { return Ok(()) };
+    if FileType::from_raw_mode(metadata.st_mode) == kind {
+        return Ok(());
+    }
+    let path = root.path().join(relative);
+    let what = if kind == FileType::Directory { "folder" } else { "regular file" };
+    Err(Failure::usage(format!("{} is no {what}", path.display())).hint("move away what stands there"))
 }
 
 /// Holds the lock of a folder; dropping it frees it.

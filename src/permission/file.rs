@@ -140,9 +140,9 @@ impl<'a> RulesFile<'a> {
         self.remove_where(trust, |rule| rules.contains(rule))
     }
 
-    /// Takes away the rules that counted in that turn alone, at its end.
-    pub fn remove_turn(self, turn: u64, trust: &mut Trust) -> Result<()> {
-        self.remove_where(trust, |rule| rule.turn() == Some(turn))
+    /// Takes away the rules that counted in that turn alone, at its end, and those that a kill left of turns before it.
+    pub fn remove_turns(self, through_turn: u64, trust: &mut Trust) -> Result<()> {
+        self.remove_where(trust, |rule| rule.turn().is_some_and(|turn| turn <= through_turn))
     }
 
     fn remove_where(self, trust: &mut Trust, goes: impl Fn(&Rule) -> bool) -> Result<()> {
@@ -361,10 +361,11 @@ mod tests {
         let case = Case::new();
         let mut trust = case.trust();
         let file = RulesFile::session(&case.session);
-        file.remove_turn(3, &mut trust).unwrap();
+        file.remove_turns(3, &mut trust).unwrap();
         assert_eq!(file.read().unwrap(), None);
-        file.add(&[rule(READ), rule(TURN), rule(WRITE).with_turn(Some(4))], &mut trust).unwrap();
-        file.remove_turn(3, &mut trust).unwrap();
+        file.add(&[rule(READ), rule(TURN), rule(WRITE).with_turn(Some(2)), rule(WRITE).with_turn(Some(4))], &mut trust)
+            .unwrap();
+        file.remove_turns(3, &mut trust).unwrap();
         assert_eq!(text(file), format!("{READ}\n{}\n", rule(WRITE).with_turn(Some(4)).to_line()));
         let refused = RulesFile::workspace(&case.workspace).add(&[rule(TURN)], &mut trust);
         assert_eq!(Failure::of(&refused.unwrap_err()).status, Status::Usage);

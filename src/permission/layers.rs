@@ -61,6 +61,13 @@ impl Rules {
         Self::new(&self.root, self.entries.iter().map(|entry| (entry.scope, entry.rule.clone())).chain(added))
     }
 
+    /// The same without what `--allow` allows, which counts in this invocation alone.
+    #[must_use]
+    pub fn lasting(&self) -> Self {
+        let lasts = |entry: &&Entry| entry.scope != Scope::CommandLine || !entry.rule.allows();
+        Self { root: self.root.clone(), entries: self.entries.iter().filter(lasts).cloned().collect() }
+    }
+
     /// Resolves the paths of all rules again, for after something changed what they lead to.
     pub fn refresh(&mut self) {
         for one in &mut self.entries {

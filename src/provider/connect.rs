@@ -96,7 +96,9 @@ fn default_model_with(variable: Variable<'_>) -> Option<String> {
 }
 
 fn ways_to_go_on(key_variable: &str) -> String {
-    format!("set {key_variable}; or use a local server (-m ollama/NAME); or see how it works without one: attini demo")
+    format!(
+        "set {key_variable}; or use a local server (-m ollama/NAME); or see how it works without one: attini demo (it plays -m scripted/demo)"
+    )
 }
 
 fn resolve(name: &str, model: &str, config: &Config, variable: Variable<'_>) -> anyhow::Result<Resolved> {

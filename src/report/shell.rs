@@ -60,9 +60,13 @@ fn quote_escaped(word: &str) -> String {
             '\n' => quoted.push_str("\\n"),
             '\t' => quoted.push_str("\\t"),
             '\r' => quoted.push_str("\\r"),
-            // Writing to a String cannot fail.
-            letter if is_unsafe(letter) && letter.is_ascii() => drop(write!(quoted, "\\x{:02x}", u32::from(letter))),
-            letter if is_unsafe(letter) => drop(write!(quoted, "\\U{:08x}", u32::from(letter))),
+            // Byte by byte, for a shell without a UTF-8 locale would not make the same bytes of `\\U`.
+            letter if is_unsafe(letter) => {
+                for byte in letter.encode_utf8(&mut [0; 4]).bytes() {
+                    // Writing to a String cannot fail.
+                    let _ = write!(quoted, "\\x{byte:02x}");
+                }
+            }
             letter => quoted.push(letter),
         }
     }
@@ -81,7 +85,7 @@ mod tests {
             (vec!["cargo", "test"], "cargo test"),
             (vec!["echo", "a b", ""], "echo 'a b' ''"),
             (vec!["sh", "-c", "echo $HOME"], "sh -c 'echo $HOME'"),
-            (vec!["printf", "it's \u{1b}[0m\r\u{202e}\\"], "printf $'it\\'s \\x1b[0m\\r\\U0000202e\\\\'"),
+            (vec!["printf", "it's \u{1b}[0m\r\u{202e}\\"], "printf $'it\\'s \\x1b[0m\\r\\xe2\\x80\\xae\\\\'"),
             (vec!["python", "-c", "a\nb"], "python -c 'a\nb'"),
         ] {
             assert_eq!(shell_quote(words), expected);
@@ -118,9 +122,12 @@ mod tests {
     #[test]
     fn bash_reads_an_escaped_word_as_it_was() {
         let word = "a'\\\u{1b}\r\u{202e}ü\u{7f} \u{e0041}";
-        let script = format!("LC_ALL=C.UTF-8; printf %s {}", shell_quote([word]));
-        let Ok(output) = std::process::Command::new("bash").args(["-c", &script]).output() else { return };
-        assert_eq!(String::from_utf8_lossy(&output.stdout), word);
+        let script = format!("printf %s {}", shell_quote([word]));
+        for locale in ["C", "C.UTF-8"] {
+            let mut bash = std::process::Command::new("bash");
+            let Ok(output) = bash.args(["-c", &script]).env("LC_ALL", locale).output() else { return };
+            assert_eq!(String::from_utf8_lossy(&output.stdout), word, "{locale}");
+        }
     }
 
     proptest! {

@@ -12,6 +12,8 @@ use super::history::{Entry, History};
 use super::log::{FILE_NAME, LINE_BYTES_MAX};
 use super::pending::{self, PendingFile};
 use super::record::{Record, TurnStatus};
+use crate::exit::Status;
+use crate::failure::Failure;
 use crate::turn::decisions;
 
 /// A broken invariant.
@@ -24,12 +26,20 @@ pub struct Violation {
     pub what: String,
 }
 
+/// All that there is to say about a session's files.
+#[derive(Debug, Default)]
+pub struct Findings {
+    pub violations: Vec<Violation>,
+    /// What an interrupted invocation may leave behind, and the next one puts in order.
+    pub notes: Vec<String>,
+}
+
 /// Checks the log, then pending.json against it. `None`: the folder holds no session.
-pub fn check_session(folder: &SessionFolder) -> anyhow::Result<Option<Vec<Violation>>> {
-    let mut violations = Vec::new();
-    let Some(history) = check_log(folder, &mut violations)? else { return Ok(None) };
-    check_pending(folder, &history, &mut violations);
-    Ok(Some(violations))
+pub fn check_session(folder: &SessionFolder) -> anyhow::Result<Option<Findings>> {
+    let mut findings = Findings::default();
+    let Some(history) = check_log(folder, &mut findings.violations)? else { return Ok(None) };
+    check_pending(folder, &history, &mut findings);
+    Ok(Some(findings))
 }
 
 fn check_log(folder: &SessionFolder, violations: &mut Vec<Violation>) -> anyhow::Result<Option<History>> {
@@ -37,7 +47,9 @@ fn check_log(folder: &SessionFolder, violations: &mut Vec<Violation>) -> anyhow:
     let file = match folder.root.open_file(Path::new(FILE_NAME)) {
         Ok(file) => file,
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
-        Err(error) => return Err(anyhow::Error::new(error).context(format!("{shown} cannot be opened"))),
+        Err(error) => {
+            return Err(folder.unopened(FILE_NAME, &error, |what| Failure::new(Status::Error, what)).into());
+        }
     };
     let mut report = |line: Option<u64>, what: String| violations.push(Violation { file: shown.clone(), line, what });
     let mut reader = BufReader::new(file);
@@ -100,14 +112,15 @@ fn open_too_long(history: &History, call_lines: &[(String, u64)]) -> Vec<(u64, S
     found
 }
 
-fn check_pending(folder: &SessionFolder, history: &History, violations: &mut Vec<Violation>) {
+fn check_pending(folder: &SessionFolder, history: &History, findings: &mut Findings) {
     let shown = folder.display(pending::FILE_NAME);
-    let mut report = |what: String| violations.push(Violation { file: shown.clone(), line: None, what });
+    let mut report = |what: String| findings.violations.push(Violation { file: shown.clone(), line: None, what });
     match PendingFile::load(folder) {
         Ok(None) => {}
         Err(error) => report(format!("{error:#}")),
+        // An interrupt between the last result and the next request leaves it so.
         Ok(Some(file)) if decisions::is_answered(&file, history) => {
-            report("all its calls are answered; the next turn removes it".to_owned());
+            findings.notes.push(format!("{shown}: all its calls are answered; the next turn removes it"));
         }
         Ok(Some(file)) => {
             if let Err(misfit) = decisions::ensure_fits(&file, history) {

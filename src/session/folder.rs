@@ -6,6 +6,9 @@
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 
+use rustix::fs::FileType;
+
+use crate::config::own_file::{ensure_kind, link_in_the_way};
 use crate::failure::Failure;
 use crate::workspace::Workspace;
 use crate::workspace::root::{Root, TEMPORARY_PREFIX};
@@ -23,7 +26,12 @@ pub const NAME_BYTES_MAX: usize = 64;
 
 /// What `.attini/.gitignore` must hold so that no session ends up in a commit.
 const IGNORED: [&str; 2] = ["sessions/", "cache/"];
+const GITIGNORE: &str = ".attini/.gitignore";
 const GITIGNORE_BYTES_MAX: u64 = 1024 * 1024;
+
+/// What lies in a session folder by a name of its own.
+const FILES: [&str; 4] = ["conversation.jsonl", "pending.json", "permissions.jsonl", "lock"];
+const FOLDERS: [&str; 4] = ["outputs", "before", "tasks", "scratchpad"];
 
 /// A session folder, opened without following links.
 #[derive(Debug)]
@@ -68,7 +76,9 @@ impl<'a> StateFolder<'a> {
         match opened {
             Ok(root) => {
                 self.ensure_untracked(&relative)?;
-                Ok(Some(SessionFolder { name: name.to_owned(), root }))
+                let folder = SessionFolder { name: name.to_owned(), root };
+                folder.ensure_kinds()?;
+                Ok(Some(folder))
             }
             Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
             Err(error) => Err(self.refused(name, &error).into()),
@@ -81,6 +91,9 @@ impl<'a> StateFolder<'a> {
         if let Some(folder) = self.open(name)? {
             return Ok(folder);
         }
+        if self.elsewhere.is_none() {
+            self.ignore_state().map_err(|error| self.refused_gitignore(&error))?;
+        }
         self.create(name).map_err(|error| self.refused(name, &error))?;
         let opened = self.open(name)?;
         opened.ok_or_else(|| {
@@ -91,12 +104,7 @@ impl<'a> StateFolder<'a> {
     fn create(&self, name: &str) -> io::Result<()> {
         let sessions = self.relative("").components().as_path().to_owned();
         let root = match &self.elsewhere {
-            None => {
-                let root = &self.workspace.root;
-                root.make_folders(Path::new(".attini"), SHARED_FOLDER_MODE)?;
-                ignore_state(root)?;
-                root.folder(Path::new("."))?
-            }
+            None => self.workspace.root.folder(Path::new("."))?,
             Some(elsewhere) => {
                 make_elsewhere(elsewhere)?;
                 Root::open(elsewhere)?
@@ -105,6 +113,39 @@ impl<'a> StateFolder<'a> {
         root.make_folders(&sessions, FOLDER_MODE)?;
         root.make_folders(&self.relative(name), FOLDER_MODE)?;
         Ok(())
+    }
+
+    /// Adds to `.attini/.gitignore` what it lacks.
+    fn ignore_state(&self) -> io::Result<()> {
+        let (root, path) = (&self.workspace.root, Path::new(GITIGNORE));
+        root.make_folders(Path::new(".attini"), SHARED_FOLDER_MODE)?;
+        let present = match root.read(path, GITIGNORE_BYTES_MAX) {
+            Ok(bytes) => String::from_utf8_lossy(&bytes).into_owned(),
+            Err(error) if error.kind() == ErrorKind::NotFound => String::new(),
+            Err(error) => return Err(error),
+        };
+        let lines: Vec<&str> = present.lines().map(str::trim).collect();
+        let missing: Vec<&str> = IGNORED.into_iter().filter(|entry| !lines.contains(entry)).collect();
+        if missing.is_empty() {
+            return Ok(());
+        }
+        let mut wanted = present.clone();
+        if !wanted.is_empty() && !wanted.ends_with('\n') {
+            wanted.push('\n');
+        }
+        for entry in missing {
+            wanted.push_str(entry);
+            wanted.push('\n');
+        }
+        root.replace(path, wanted.as_bytes(), SHARED_FILE_MODE)
+    }
+
+    fn refused_gitignore(&self, error: &io::Error) -> Failure {
+        match ensure_kind(&self.workspace.root, Path::new(GITIGNORE), FileType::RegularFile) {
+            Err(failure) => failure,
+            Ok(()) => Failure::persistence(format!("{GITIGNORE} cannot be read or written: {error}"))
+                .hint("set ATTINI_STATE_DIR to keep sessions elsewhere"),
+        }
     }
 
     fn relative(&self, name: &str) -> PathBuf {
@@ -133,12 +174,18 @@ impl<'a> StateFolder<'a> {
     }
 
     fn refused(&self, name: &str, error: &io::Error) -> Failure {
+        let root = match &self.elsewhere {
+            None => self.workspace.root.folder(Path::new(".")),
+            Some(elsewhere) => Root::open(elsewhere),
+        };
+        if let Some(failure) = root.ok().and_then(|root| link_in_the_way(&root, &self.relative(name))) {
+            return failure;
+        }
         let shown = self.shown(name);
         let shown = shown.display();
-        let link = rustix::io::Errno::LOOP.raw_os_error();
         let not_folder = rustix::io::Errno::NOTDIR.raw_os_error();
         match error.raw_os_error() {
-            Some(number) if number == link || number == not_folder => {
+            Some(number) if is_link(error) || number == not_folder => {
                 Failure::usage(format!("{shown}: a part of this path is a link or no folder"))
                     .hint("attini follows no links to its own files; put a real folder there, or set ATTINI_STATE_DIR")
             }
@@ -149,9 +196,32 @@ impl<'a> StateFolder<'a> {
 }
 
 impl SessionFolder {
+    /// Refuses (2) a session in which a link, or anything else, stands where a file or folder of its own belongs. Each
+    /// is opened without following links later; here all are told of alike, before anything is done.
+    fn ensure_kinds(&self) -> Result<(), Failure> {
+        for name in FILES {
+            ensure_kind(&self.root, Path::new(name), FileType::RegularFile)?;
+        }
+        for name in FOLDERS {
+            ensure_kind(&self.root, Path::new(name), FileType::Directory)?;
+        }
+        Ok(())
+    }
+
     /// A file of the session as messages name it.
     pub fn display(&self, file: &str) -> String {
         self.root.path().join(file).display().to_string()
+    }
+
+    /// The failure to open one of the session's files, if a link in its place was the cause (2), else `otherwise`: what
+    /// a link leads to is not the session's.
+    pub fn unopened(&self, file: &str, error: &io::Error, otherwise: impl FnOnce(String) -> Failure) -> Failure {
+        let shown = self.display(file);
+        if is_link(error) {
+            return Failure::usage(format!("{shown} is a link"))
+                .hint("attini follows no links to its own files; put the file itself there");
+        }
+        otherwise(format!("{shown} cannot be opened: {error}"))
     }
 
     /// Removes what a killed invocation left half-written. Only under the lock.
@@ -165,6 +235,11 @@ impl SessionFolder {
     }
 }
 
+/// Whether opening failed because of a link where none is followed.
+fn is_link(error: &io::Error) -> bool {
+    error.raw_os_error() == Some(rustix::io::Errno::LOOP.raw_os_error())
+}
+
 /// Makes the folder that the user named, and what is missing above it.
 fn make_elsewhere(folder: &Path) -> io::Result<()> {
     use std::os::unix::fs::DirBuilderExt;
@@ -176,28 +251,4 @@ fn make_elsewhere(folder: &Path) -> io::Result<()> {
         std::fs::File::open(made)?.sync_all()?;
     }
     Ok(())
-}
-
-/// Adds to `.attini/.gitignore` what it lacks.
-fn ignore_state(root: &Root) -> io::Result<()> {
-    let path = Path::new(".attini/.gitignore");
-    let present = match root.read(path, GITIGNORE_BYTES_MAX) {
-        Ok(bytes) => String::from_utf8_lossy(&bytes).into_owned(),
-        Err(error) if error.kind() == ErrorKind::NotFound => String::new(),
-        Err(error) => return Err(error),
-    };
-    let lines: Vec<&str> = present.lines().map(str::trim).collect();
-    let missing: Vec<&str> = IGNORED.into_iter().filter(|entry| !lines.contains(entry)).collect();
-    if missing.is_empty() {
-        return Ok(());
-    }
-    let mut wanted = present.clone();
-    if !wanted.is_empty() && !wanted.ends_with('\n') {
-        wanted.push('\n');
-    }
-    for entry in missing {
-        wanted.push_str(entry);
-        wanted.push('\n');
-    }
-    root.replace(path, wanted.as_bytes(), SHARED_FILE_MODE)
 }

@@ -73,6 +73,11 @@ impl CallProgress {
 }
 
 impl Round {
+    /// How many operations its calls count for.
+    pub fn operation_count(&self) -> u64 {
+        self.calls.iter().map(CallProgress::operation_count).sum()
+    }
+
     /// The calls without a result, in the order written.
     pub fn open_calls(&self) -> impl Iterator<Item = (&ToolCall, &CallProgress)> {
         self.assistant.tool_calls.iter().zip(&self.calls).filter(|(_, progress)| progress.is_open())
@@ -399,8 +404,11 @@ fn ensure_countable(number: u64) -> Result<(), String> {
 
 impl CallProgress {
     /// How many operations it counts for; at least one, whatever became of it.
-    fn operation_count(&self) -> u64 {
+    pub fn operation_count(&self) -> u64 {
         let numbered = self.operations.keys().filter(|number| number.is_some()).count() as u64;
         numbered.max(1)
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -46,10 +46,10 @@ impl Lock {
         interrupt: &Interrupt,
         waiting: impl FnOnce(&str),
     ) -> anyhow::Result<Self> {
-        let mut file =
-            folder.root.open_with(Path::new(FILE_NAME), OFlags::RDWR | OFlags::CREATE, FILE_MODE).map_err(|error| {
-                Failure::persistence(format!("{} cannot be opened: {error}", folder.display(FILE_NAME)))
-            })?;
+        let mut file = folder
+            .root
+            .open_with(Path::new(FILE_NAME), OFlags::RDWR | OFlags::CREATE, FILE_MODE)
+            .map_err(|error| folder.unopened(FILE_NAME, &error, Failure::persistence))?;
         let since = Instant::now();
         let mut waiting = Some(waiting);
         loop {
@@ -123,3 +123,6 @@ fn interrupted(interrupt: &Interrupt) -> Failure {
     };
     Failure::new(status, "interrupted while waiting for the session's lock").retryable(true)
 }
+
+#[cfg(test)]
+mod tests;

@@ -11,6 +11,7 @@ use anyhow::Context;
 use rustix::fs::OFlags;
 
 use crate::clock;
+use crate::exit::Status;
 use crate::failure::Failure;
 use crate::session::folder::{FILE_MODE, SessionFolder};
 use crate::session::history::History;
@@ -145,6 +146,12 @@ impl Log {
             .into()
     }
 
+    /// From now on every write fails, as on a full disk.
+    #[cfg(test)]
+    pub(crate) fn make_unwritable(&mut self, folder: &SessionFolder) {
+        self.file = folder.root.open_file(Path::new(FILE_NAME)).unwrap();
+    }
+
     /// Takes back what is not on disk, so that nobody is told of it.
     fn forget_unwritten(&mut self) {
         if self.file.sync_data().is_ok() {
@@ -186,7 +193,9 @@ fn load(folder: &SessionFolder) -> anyhow::Result<Option<Loaded>> {
     let file = match folder.root.open_file(Path::new(FILE_NAME)) {
         Ok(file) => file,
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
-        Err(error) => return Err(anyhow::Error::new(error).context(format!("{shown} cannot be opened"))),
+        Err(error) => {
+            return Err(folder.unopened(FILE_NAME, &error, |what| Failure::new(Status::Error, what)).into());
+        }
     };
     fold(BufReader::new(file), &shown).map(Some)
 }
@@ -243,3 +252,6 @@ fn keep_fragment(folder: &SessionFolder, file: &mut File, offset: u64) -> std::i
     file.sync_data()?;
     Ok(name)
 }
+
+#[cfg(test)]
+mod tests;

@@ -95,7 +95,7 @@ impl PendingFile {
         let bytes = match folder.root.read(Path::new(FILE_NAME), FILE_BYTES_MAX) {
             Ok(bytes) => bytes,
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
-            Err(error) => return Err(Failure::corrupt(format!("{shown} cannot be read: {error}")).into()),
+            Err(error) => return Err(folder.unopened(FILE_NAME, &error, Failure::corrupt).into()),
         };
         let corrupt = |what: String| {
             Failure::corrupt(format!("{shown}: {what}"))
@@ -163,3 +163,6 @@ impl PendingFile {
         self.undecided().all(|call| call.needs == Needs::Answer)
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -4,6 +4,8 @@
 //! becomes of its result is decided in `call`.
 
 pub mod command;
+#[cfg(test)]
+pub(crate) mod fake;
 pub mod heartbeat;
 pub mod list;
 pub mod output;

@@ -3,13 +3,14 @@
 //!
 //! Functions on the file alone; the command writes it back.
 
+use crate::call::proposed::is_valid_id;
 use crate::call::settled::patched_files;
 use crate::clock;
 use crate::exit::Status;
 use crate::failure::Failure;
 use crate::session::history::History;
 use crate::session::pending::{Needs, PendingCall, PendingFile};
-use crate::session::record::{Decision, OperationId};
+use crate::session::record::{Decision, OperationId, Scope};
 
 /// What a person says.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -27,36 +28,102 @@ impl Verdict {
     }
 }
 
-/// Refuses a file that does not fit the conversation (17). Arguments and grants are checked by the caller, who can
-/// compute them again.
+/// Refuses a file that does not fit the conversation (17). Arguments, and the rules that it says were granted, are
+/// checked by the caller, who can compute them again.
 pub fn ensure_fits(file: &PendingFile, history: &History) -> Result<(), Failure> {
-    let misfit = |what: String| {
-        Failure::conflict(format!("pending.json does not fit the conversation: {what}"))
-            .hint("nothing was changed; a new prompt (`attini tell`) drops the pending calls")
-    };
     if file.turn != history.turn() {
-        return Err(misfit(format!("it is about turn {}, and the latest is {}", file.turn, history.turn())));
+        return Err(misfit(&format!("it is about turn {}, and the latest is {}", file.turn, history.turn())));
     }
     if file.digest != PendingFile::digest_of(&file.calls) {
-        return Err(misfit("its digest is not that of its calls; the file was changed".to_owned()));
+        return Err(misfit("its digest is not that of its calls; the file was changed"));
+    }
+    if file.calls.is_empty() {
+        return Err(misfit("it lists no call"));
     }
     for (index, call) in file.calls.iter().enumerate() {
+        if !is_valid_id(&call.id) {
+            return Err(misfit(&format!("{:?} is no id of a call", call.id)));
+        }
         if file.calls[..index].iter().any(|before| before.operation_id() == call.operation_id()) {
-            return Err(misfit(format!("it lists {} twice", call.operation_id())));
+            return Err(misfit(&format!("it lists {} twice", call.operation_id())));
         }
         let in_last_round = history
             .last_round()
             .is_some_and(|round| round.assistant.tool_calls.iter().any(|known| known.id == call.id));
         if !in_last_round {
-            return Err(misfit(format!("the latest reply has no call {}", call.operation_id())));
+            return Err(misfit(&format!("the latest reply has no call {}", call.operation_id())));
+        }
+        if let Some(what) = unfounded_decision(&file.calls, index) {
+            return Err(misfit(&format!("{}: {what}", call.operation_id())));
         }
     }
     Ok(())
 }
 
-/// Whether every call of the file has its result: the file is stale.
+/// A pending.json that says something else than the conversation.
+pub fn misfit(what: &str) -> Failure {
+    Failure::conflict(format!("pending.json does not fit the conversation: {what}"))
+        .hint("nothing was changed; a new prompt (`attini tell`) drops the pending calls")
+}
+
+/// What is wrong with the decision recorded for a call, as far as the file alone shows it.
+fn unfounded_decision(calls: &[PendingCall], index: usize) -> Option<&'static str> {
+    let call = &calls[index];
+    let unfit = match (call.needs, call.decision) {
+        (_, None)
+        | (Needs::Approval, Some(Decision::Approve | Decision::Deny))
+        | (Needs::Answer, Some(Decision::Deny)) => None,
+        (Needs::Nothing, Some(_)) => Some("it is carried, and yet there is a decision on it"),
+        (Needs::Approval, Some(Decision::Answer)) => Some("it waits for an approval, and has an answer"),
+        (Needs::Answer, Some(Decision::Approve | Decision::Allow | Decision::Stale)) => {
+            Some("it is a question, and the decision on it is none that a question can have")
+        }
+        (Needs::Answer, Some(Decision::Answer)) => call.answer.is_none().then_some("its answer is missing"),
+        (Needs::Approval, Some(Decision::Allow)) => {
+            call.granted.is_none().then_some("it is allowed, and by no rule that was granted")
+        }
+        (Needs::Approval, Some(Decision::Stale)) => {
+            (!stands_on_void(calls, index)).then_some("it is stale, and no patch that it stands on was denied")
+        }
+    };
+    unfit.or_else(|| unfounded_grant(call))
+}
+
+fn unfounded_grant(call: &PendingCall) -> Option<&'static str> {
+    let granted = call.granted.as_ref()?;
+    if !matches!(call.decision, Some(Decision::Approve | Decision::Allow)) {
+        return Some("it was not approved, and yet rules are granted with it");
+    }
+    let is_storable = matches!(granted.scope, Scope::Turn | Scope::Session | Scope::Workspace);
+    (!is_storable).then_some("rules are granted with it in a scope that cannot be granted")
+}
+
+/// Whether a patch before it that is denied or stale changes one of its files.
+fn stands_on_void(calls: &[PendingCall], index: usize) -> bool {
+    let own: Vec<&str> = patched_paths(&calls[index]).collect();
+    calls[..index]
+        .iter()
+        .filter(|call| matches!(call.decision, Some(Decision::Deny | Decision::Stale)))
+        .any(|call| patched_paths(call).any(|path| own.contains(&path)))
+}
+
+/// Whether every call of the file has its result: the file is stale. One without calls never had a use.
 pub fn is_answered(file: &PendingFile, history: &History) -> bool {
-    file.calls.iter().all(|call| history.call(&call.id).is_some_and(|(_, progress)| !progress.is_open()))
+    !file.calls.is_empty() && file.calls.iter().all(|call| has_result(&call.operation_id(), history))
+}
+
+/// Whether an operation needs nothing more: it, or the whole call, has its result.
+pub fn has_result(id: &OperationId, history: &History) -> bool {
+    history.call(&id.call_id).is_some_and(|(_, progress)| {
+        !progress.is_open()
+            || progress.operations.get(&id.operation).is_some_and(|operation| operation.result.is_some())
+    })
+}
+
+/// Whether an operation is still to be decided, run or refused: it has no result and was never started.
+pub fn waits(id: &OperationId, history: &History) -> bool {
+    let is_started = history.operation(id).is_some_and(|operation| operation.start.is_some());
+    !is_started && !has_result(id, history)
 }
 
 /// The calls that a command acts on, by their place in the file.
@@ -105,8 +172,8 @@ fn unknown(id: &str, file: &PendingFile) -> Failure {
         .filter(|call| call.needs != Needs::Nothing)
         .map(|call| call.operation_id().to_string())
         .collect();
-    Failure::new(Status::NothingPending, format!("no pending call has the ID {id:?}"))
-        .hint(format!("pending are {}", known.join(", ")))
+    let failure = Failure::new(Status::NothingPending, format!("no pending call has the ID {id:?}"));
+    if known.is_empty() { failure } else { failure.hint(format!("pending are {}", known.join(", "))) }
 }
 
 fn ensure_decidable(call: &PendingCall, verdict: &Verdict) -> Result<(), Failure> {
@@ -177,3 +244,6 @@ fn make_stale(file: &mut PendingFile, index: usize, denied: Vec<String>, now: &s
 fn patched_paths(call: &PendingCall) -> impl Iterator<Item = &str> {
     call.preview.iter().flat_map(patched_files).map(|file| file.path.as_str())
 }
+
+#[cfg(test)]
+mod tests;

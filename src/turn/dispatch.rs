@@ -4,28 +4,32 @@
 //! order written; adjacent reads run together.
 
 use std::collections::HashMap;
-use std::sync::Arc;
+use std::path::Path;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use serde_json::Value;
-
 use super::Turn;
+use super::resume::open_operations_of;
 use crate::call::checked::{CheckedCall, check};
-use crate::call::committed::{Budget, Settlement, append_decision, commit};
-use crate::call::executed::{Executed, Ground, execute};
+use crate::call::committed::{Budget, Item, Settlement, append_decision, commit, record};
+use crate::call::executed::{self, Executed, Ground, execute};
 use crate::call::planned::{Answer, Next, OpenOperation, Parked, Planned, Ready, Situation, plan};
-use crate::call::repeated::{self, Prospect};
+use crate::call::repeated::{self, Memory, Prospect};
 use crate::call::settled::Decisions;
 use crate::clock;
 use crate::permission::Rule;
 use crate::provider::Finish;
+use crate::report::Reporter;
 use crate::report::event::{CallLabel, Event};
-use crate::session::history::Round;
+use crate::session::folder::SessionFolder;
+use crate::session::history::{OperationProgress, Round};
+use crate::session::log::Log;
 use crate::session::pending::{FORMAT, Needs, PendingCall, PendingFile};
 use crate::session::record::{
-    Decision, OperationId, Record, ResultStatus, Scope, ToolCall, ToolStartRecord, TurnStatus,
+    Decision, OnError, OperationId, Record, ResultStatus, Scope, ToolCall, ToolStartRecord, TurnStatus,
 };
-use crate::tool::{Effect, Outcome};
+use crate::tool::registry::Registry;
+use crate::tool::{Effect, Outcome, Surroundings};
 use crate::workspace::World;
 
 /// What became of a reply's calls.
@@ -61,7 +65,8 @@ impl Turn<'_> {
                 memory: &self.memory,
                 rules: &self.rules,
                 decisions,
-                denied_index: self.denied_index(&calls),
+                denied_index: self.denied_index(&calls, &operations),
+                failed: &self.failed(&calls),
                 trailing_reads: self.settings.trailing_reads,
                 on_ask: self.settings.on_ask,
                 operations_max: limit.0,
@@ -88,22 +93,44 @@ impl Turn<'_> {
     fn open_operations<'a>(
         &self,
         calls: &'a [ToolCall],
-        registry: &'a crate::tool::registry::Registry,
+        registry: &'a Registry,
         truncated: bool,
     ) -> Vec<OpenOperation<'a>> {
         let mut operations = Vec::new();
-        for (index, call) in calls.iter().enumerate() {
-            let answered = self.history().call(&call.id).is_none_or(|(_, progress)| !progress.is_open());
-            if !answered {
-                operations.push(OpenOperation {
-                    id: OperationId::whole(&call.id),
-                    name: &call.name,
-                    checked: check(call, registry, truncated),
-                    index: index as u64,
-                });
+        let mut index = 0;
+        for call in calls {
+            let Some((_, progress)) = self.history().call(&call.id) else { continue };
+            if !progress.is_open() {
+                index += progress.operation_count();
+                continue;
+            }
+            let stops = registry.find(&call.name).and_then(|tool| tool.fan_out.as_ref());
+            let stops = stops.is_some_and(|(fan_out, _)| fan_out.on_error == OnError::Stop);
+            for (id, checked) in check(call, registry, truncated) {
+                let recorded = progress.operations.get(&id.operation).is_some_and(|one| one.result.is_some());
+                if !recorded {
+                    operations.push(OpenOperation { id, name: &call.name, checked, index, stops });
+                }
+                index += 1;
             }
         }
         operations
+    }
+
+    /// By call: its first operation whose result is recorded and no success.
+    fn failed(&self, calls: &[ToolCall]) -> HashMap<String, u32> {
+        let mut failed = HashMap::new();
+        for call in calls {
+            let operations = self.history().call(&call.id).map(|(_, progress)| &progress.operations);
+            let first = operations.into_iter().flatten().find_map(|(number, operation)| {
+                let result = operation.result.as_ref()?;
+                number.filter(|_| result.status != ResultStatus::Ok)
+            });
+            if let Some(number) = first {
+                failed.insert(call.id.clone(), number);
+            }
+        }
+        failed
     }
 
     /// Gathers what a plan of these operations needs to know of the world.
@@ -126,7 +153,7 @@ impl Turn<'_> {
 
     /// How many operations of the latest reply may run, and the limit that says so.
     fn operations_max(&self) -> (u64, &'static str) {
-        let in_reply = self.history().last_round().map_or(0, |round| round.calls.len() as u64);
+        let in_reply = self.history().last_round().map_or(0, Round::operation_count);
         let before = self.spent_of_limits().tool_calls.saturating_sub(in_reply);
         let of_turn = self.settings.max_tool_calls.saturating_sub(before);
         if of_turn < self.settings.calls_per_reply {
@@ -136,18 +163,20 @@ impl Turn<'_> {
         }
     }
 
-    /// The first call of the reply that a person denied, as far as it is recorded.
-    fn denied_index(&self, calls: &[ToolCall]) -> Option<u64> {
-        let denied = calls.iter().position(|call| {
-            self.history().call(&call.id).is_some_and(|(_, progress)| {
-                progress.operations.values().any(|operation| {
-                    operation.decision.as_ref().is_some_and(|decision| {
-                        decision.decision == Decision::Deny && decision.auto_decided_by.scope == Scope::Person
-                    })
-                })
+    /// The last operation of the first call of the reply that a person denied, as far as that is recorded.
+    fn denied_index(&self, calls: &[ToolCall], open: &[OpenOperation<'_>]) -> Option<u64> {
+        let is_denial = |operation: &OperationProgress| {
+            operation.decision.as_ref().is_some_and(|decision| {
+                decision.decision == Decision::Deny && decision.auto_decided_by.scope == Scope::Person
             })
-        });
-        denied.map(|index| index as u64)
+        };
+        let denied = calls.iter().position(|call| {
+            self.history().call(&call.id).is_some_and(|(_, progress)| progress.operations.values().any(is_denial))
+        })?;
+        // The first open operation behind that call is the first that the denial is about.
+        let behind =
+            |operation: &&OpenOperation<'_>| calls.iter().skip(denied + 1).any(|call| call.id == operation.id.call_id);
+        open.iter().find(behind).map(|operation| operation.index.saturating_sub(1))
     }
 
     fn budget(&self, round: &Round) -> Budget {
@@ -170,88 +199,85 @@ impl Turn<'_> {
         budget: &mut Budget,
     ) -> anyhow::Result<()> {
         let ready: Vec<&Ready<'_>> = group.iter().filter_map(|planned| planned.next.running()).collect();
-        self.start(group, &ready, budget)?;
+        if ready.iter().any(|ready| has_effects(ready)) {
+            self.commit_leading_answers(group, budget)?;
+        }
         let prospects: Vec<Option<Prospect>> =
             ready.iter().map(|ready| repeated::prospect(&ready.call, world)).collect();
+        let (outcomes, mut events) = self.execute_ready(&ready, world, budget)?;
         let mut executed: HashMap<OperationId, Executed> =
-            ready.iter().map(|ready| ready.call.id.clone()).zip(self.execute_ready(&ready, world)).collect();
-        self.execute_repeated(group, world, &mut executed);
-        let settlements = group.iter().filter_map(|planned| match &planned.next {
-            Next::Run(ready) | Next::RunUnlessRepeated { ready, .. } => executed
-                .remove(&planned.id)
-                // An interrupt came before a carried read was begun: it stays pending.
-                .filter(|executed| {
-                    let reads = ready.call.tool.tool.effect() == Effect::Read;
-                    executed.begun || !reads || pending.is_none_or(|file| file.call(&planned.id).is_none())
-                })
-                .map(|executed| Settlement::of_execution(planned.id.clone(), planned.name, executed)),
-            Next::Answered(answer) if !self.is_answered(&planned.id) => {
-                Some(Settlement::of_answer(planned.id.clone(), planned.name, answer.clone()))
+            ready.iter().map(|ready| ready.call.id.clone()).zip(outcomes).collect();
+        events.extend(self.execute_repeated(group, world, budget, &mut executed)?);
+        let mut items = Vec::new();
+        for planned in group {
+            let executed = executed.remove(&planned.id);
+            if self.is_recorded(&planned.id) {
+                items.push(Item::Recorded(planned.id.clone()));
+                continue;
             }
-            Next::Answered(_) | Next::Park(_) | Next::Carry(_) | Next::Strand | Next::WouldAsk { .. } => None,
-        });
-        let settlements: Vec<Settlement> = settlements.collect();
-        commit(&mut self.log, self.folder, self.reporter, budget, settlements)?;
+            match &planned.next {
+                Next::Run(ready) | Next::RunUnlessRepeated { ready, .. } => {
+                    // An interrupt came before a carried read was begun: it stays pending.
+                    let stays = |executed: &Executed| {
+                        let listed = pending.is_some_and(|file| file.call(&planned.id).is_some());
+                        !executed.begun && executed.stopped_by.is_none() && !has_effects(ready) && listed
+                    };
+                    if let Some(executed) = executed.filter(|executed| !stays(executed)) {
+                        let id = planned.id.clone();
+                        items.push(Settlement::of_execution(id, planned.name, &executed).into());
+                    }
+                }
+                Next::Answered(answer) => {
+                    items.push(Settlement::of_answer(planned.id.clone(), planned.name, answer.clone()).into());
+                }
+                Next::Park(_) | Next::Carry { .. } | Next::Strand | Next::WouldAsk { .. } => {}
+            }
+        }
+        commit(&mut self.log, self.folder, self.reporter, budget, items, events)?;
         for (ready, prospect) in ready.iter().zip(prospects) {
             self.remember(&ready.call.id, prospect);
         }
         Ok(())
     }
 
-    /// Puts the starts of side effects on disk, behind what was settled before them, and forgets the reads that they
-    /// could change.
-    fn start(&mut self, group: &[Planned<'_>], ready: &[&Ready<'_>], budget: &mut Budget) -> anyhow::Result<()> {
-        let has_effects = |ready: &Ready<'_>| ready.call.tool.tool.effect() == Effect::SideEffect;
-        let effects = ready.iter().any(|ready| has_effects(ready));
-        if effects {
-            self.commit_leading_answers(group, budget)?;
-        }
-        for ready in ready {
-            append_decision(&mut self.log, &ready.call.id, ready.permit.grounds())?;
-            if !has_effects(ready) {
-                continue;
-            }
-            self.log.append(&Record::ToolStart(ToolStartRecord {
-                call_id: ready.call.id.call_id.clone(),
-                operation: ready.call.id.operation,
-                at: clock::now(),
-                files: ready.permit.files().to_vec(),
-            }))?;
-            match ready.permit.files() {
-                [] => self.memory.drop_local(),
-                files => self.memory.drop_for_patch(files, self.workspace.root.path()),
-            }
-        }
-        if effects {
-            self.log.barrier()?;
-        }
-        Ok(())
-    }
-
     /// Gives each read that repeats one of its group that one's outcome, or runs it where that one failed.
-    fn execute_repeated(&self, group: &[Planned<'_>], world: &World, executed: &mut HashMap<OperationId, Executed>) {
+    fn execute_repeated(
+        &mut self,
+        group: &[Planned<'_>],
+        world: &World,
+        budget: &mut Budget,
+        executed: &mut HashMap<OperationId, Executed>,
+    ) -> anyhow::Result<Vec<Event>> {
+        let mut events = Vec::new();
         for planned in group {
             let Next::RunUnlessRepeated { of, ready } = &planned.next else { continue };
             let first = executed.get(of).filter(|first| first.outcome.status == ResultStatus::Ok);
-            let own = match first {
-                Some(first) => Some(Executed {
-                    outcome: Outcome { code: Some("repeated"), ..first.outcome.clone() },
-                    duration: Duration::ZERO,
-                    begun: true,
-                }),
-                None => self.execute_ready(&[ready], world).pop(),
+            let own = if let Some(first) = first {
+                let outcome = Outcome { code: Some("repeated"), ..first.outcome.clone() };
+                Some(Executed { outcome, duration: Duration::ZERO, begun: true, stopped_by: None })
+            } else {
+                let (mut own, told) = self.execute_ready(&[ready], world, budget)?;
+                events.extend(told);
+                own.pop()
             };
             if let Some(own) = own {
                 executed.insert(planned.id.clone(), own);
             }
         }
+        Ok(events)
     }
 
     fn remember(&mut self, id: &OperationId, prospect: Option<Prospect>) {
         let (Some(prospect), Some((_, progress))) = (prospect, self.log.history().call(&id.call_id)) else { return };
-        if let Some(result) = progress.result.as_ref().filter(|result| result.status == ResultStatus::Ok) {
-            let output_file = result.output_file.as_deref();
-            self.memory.remember(prospect, &result.content, &result.attachments, output_file);
+        let (memory, ok) = (&mut self.memory, ResultStatus::Ok);
+        if id.operation.is_none() {
+            if let Some(result) = progress.result.as_ref().filter(|result| result.status == ok) {
+                memory.remember(prospect, &result.content, &result.attachments, result.output_file.as_deref());
+            }
+        } else if let Some(result) = progress.operations.get(&id.operation).and_then(|one| one.result.as_ref())
+            && result.status == ok
+        {
+            memory.remember(prospect, &result.content, &result.attachments, result.output_file.as_deref());
         }
     }
 
@@ -260,49 +286,82 @@ impl Turn<'_> {
         for planned in group {
             match &planned.next {
                 Next::Answered(answer) => {
-                    leading.push(Settlement::of_answer(planned.id.clone(), planned.name, answer.clone()));
+                    leading.push(Settlement::of_answer(planned.id.clone(), planned.name, answer.clone()).into());
                 }
                 Next::Strand => {}
                 Next::Run(_)
                 | Next::RunUnlessRepeated { .. }
                 | Next::Park(_)
-                | Next::Carry(_)
+                | Next::Carry { .. }
                 | Next::WouldAsk { .. } => break,
             }
         }
         if leading.is_empty() {
             return Ok(());
         }
-        commit(&mut self.log, self.folder, self.reporter, budget, leading)
+        commit(&mut self.log, self.folder, self.reporter, budget, leading, Vec::new())
     }
 
-    fn is_answered(&self, id: &OperationId) -> bool {
-        self.history().call(&id.call_id).is_some_and(|(_, progress)| !progress.is_open())
+    /// Whether it has a result, its own or its call's.
+    fn is_recorded(&self, id: &OperationId) -> bool {
+        self.history().call(&id.call_id).is_some_and(|(_, progress)| {
+            let own = progress.operations.get(&id.operation).is_some_and(|operation| operation.result.is_some());
+            own || !progress.is_open()
+        })
     }
 
-    fn execute_ready(&self, ready: &[&Ready<'_>], world: &World) -> Vec<Executed> {
-        let turn = Some(self.history().turn());
-        let label =
-            |ready: &Ready<'_>| CallLabel { id: ready.call.id.clone(), name: ready.call.tool.name().to_owned() };
-        let started = |ready: &Ready<'_>| {
-            let event = Event::ToolStarted {
-                call: label(ready),
-                arguments: ready.call.arguments.clone(),
-                summary: ready.assessment.summary.clone(),
-            };
-            self.reporter.tell(turn, &event);
+    /// Runs a group. What begins with effects is on disk before it begins, and what an operation of several comes to is
+    /// recorded as it settles; so the records go on from the threads that run.
+    fn execute_ready(
+        &mut self,
+        ready: &[&Ready<'_>],
+        world: &World,
+        budget: &mut Budget,
+    ) -> anyhow::Result<(Vec<Executed>, Vec<Event>)> {
+        let concurrency = usize::try_from(self.settings.concurrency).unwrap_or(usize::MAX);
+        let limits = self.settings.tool_limits();
+        let written = self.history().written().clone();
+        let surroundings = Surroundings {
+            workspace: self.workspace,
+            session: Some(self.folder),
+            written: &written,
+            limits: &limits,
+            withheld_variables: &self.withheld_variables,
         };
+        let turn = self.log.history().turn();
+        let journal = Mutex::new(Journal {
+            log: &mut self.log,
+            memory: &mut self.memory,
+            folder: self.folder,
+            root: self.workspace.root.path(),
+            reporter: self.reporter,
+            budget,
+            turn,
+            events: Vec::new(),
+            failure: None,
+        });
+        let reporter = self.reporter;
+        let live = |bytes: &[u8]| reporter.live(bytes);
+        let begin = |ready: &Ready<'_>| locked(&journal).begin(ready);
+        let settle = |ready: &Ready<'_>, executed: &Executed| locked(&journal).settle(ready, executed);
         let beat = |ready: &Ready<'_>, elapsed: Duration, output_bytes| {
             let elapsed_ms = u64::try_from(elapsed.as_millis()).unwrap_or(u64::MAX);
-            self.reporter.tell(turn, &Event::ToolHeartbeat { call: label(ready), elapsed_ms, output_bytes });
+            reporter.tell(Some(turn), &Event::ToolHeartbeat { call: label(ready), elapsed_ms, output_bytes });
         };
-        let live = |bytes: &[u8]| self.reporter.live(bytes);
-        let concurrency = usize::try_from(self.settings.concurrency).unwrap_or(usize::MAX);
-        self.with_surroundings(|surroundings| {
-            let ground =
-                Ground { surroundings, world, interrupt: self.interrupt, live: &live, started: &started, beat: &beat };
-            execute(ready, concurrency, &ground)
-        })
+        let ground = Ground {
+            surroundings: &surroundings,
+            world,
+            interrupt: self.interrupt,
+            live: &live,
+            journal: executed::Journal { begin: &begin, settle: &settle },
+            beat: &beat,
+        };
+        let executed = execute(ready, concurrency, &ground);
+        let journal = journal.into_inner().unwrap_or_else(PoisonError::into_inner);
+        match journal.failure {
+            Some(error) => Err(error),
+            None => Ok((executed, journal.events)),
+        }
     }
 
     /// Nothing more runs: commits the answers that are left, and suspends if any call waits for a person.
@@ -313,19 +372,24 @@ impl Turn<'_> {
         for planned in planned {
             match planned.next {
                 Next::Answered(answer) => {
-                    settlements.push(Settlement::of_answer(planned.id, planned.name, answer));
+                    settlements.push(Settlement::of_answer(planned.id, planned.name, answer).into());
                 }
                 Next::WouldAsk { answer, grant } => {
-                    would_ask.get_or_insert_with(Vec::new).extend(grant.unwrap_or_default());
-                    settlements.push(Settlement::of_answer(planned.id, planned.name, answer));
+                    let rules: &mut Vec<Rule> = would_ask.get_or_insert_default();
+                    for rule in grant.unwrap_or_default() {
+                        if !rules.contains(&rule) {
+                            rules.push(rule);
+                        }
+                    }
+                    settlements.push(Settlement::of_answer(planned.id, planned.name, answer).into());
                 }
                 Next::Park(parked) => waiting.push(pending_call(*parked)),
-                Next::Carry(call) => waiting.push(carried_call(&call)),
+                Next::Carry { call, summary } => waiting.push(carried_call(call, summary)),
                 Next::Strand | Next::Run(_) | Next::RunUnlessRepeated { .. } => {}
             }
         }
         if !settlements.is_empty() {
-            commit(&mut self.log, self.folder, self.reporter, budget, settlements)?;
+            commit(&mut self.log, self.folder, self.reporter, budget, settlements, Vec::new())?;
         }
         if let Some(rules) = would_ask {
             return Ok(Dispatched::WouldAsk(rules));
@@ -362,31 +426,136 @@ impl Turn<'_> {
     /// After an interrupt: every call of the reply gets its result, but for those that stay pending.
     fn cancel_open(&mut self, pending: Option<&PendingFile>, budget: &mut Budget) -> anyhow::Result<()> {
         let Some(round) = self.history().last_round() else { return Ok(()) };
-        let settlements: Vec<Settlement> = round
-            .open_calls()
-            .filter(|(call, _)| pending.is_none_or(|file| file.calls.iter().all(|pending| pending.id != call.id)))
-            .map(|(call, _)| interrupted(call))
-            .collect();
-        commit(&mut self.log, self.folder, self.reporter, budget, settlements)
+        let mut items = Vec::new();
+        for (call, progress) in round.open_calls() {
+            let open = open_operations_of(call, progress, &|call_id| {
+                pending.is_some_and(|file| file.calls.iter().any(|one| one.id == call_id && one.operation.is_some()))
+            });
+            let stays = |id: &OperationId| pending.is_some_and(|file| file.call(id).is_some());
+            items.extend(open.into_iter().filter(|id| !stays(id)).map(|id| interrupted(id, &call.name).into()));
+        }
+        commit(&mut self.log, self.folder, self.reporter, budget, items, Vec::new())
     }
 }
 
-/// Where the first group that runs ends: a run of adjacent concurrent calls, answered ones between them included, or a
-/// single other call, with the answered and the stranded ones before it. `None`: nothing runs.
+/// What is written down while a group runs; shared by its threads.
+struct Journal<'j> {
+    log: &'j mut Log,
+    memory: &'j mut Memory,
+    folder: &'j SessionFolder,
+    root: &'j Path,
+    reporter: &'j Reporter,
+    budget: &'j mut Budget,
+    turn: u64,
+    /// What is to be told once the run's records are on disk.
+    events: Vec<Event>,
+    /// A record could not be written: nothing begins any more.
+    failure: Option<anyhow::Error>,
+}
+
+fn locked<'l, 'j>(journal: &'l Mutex<Journal<'j>>) -> MutexGuard<'l, Journal<'j>> {
+    journal.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Journal<'_> {
+    /// Records that an operation begins, and tells of it. Returns whether it may.
+    fn begin(&mut self, ready: &Ready<'_>) -> bool {
+        if self.failure.is_some() {
+            return false;
+        }
+        if let Err(error) = self.record_start(ready) {
+            self.failure = Some(error);
+            return false;
+        }
+        let event = Event::ToolStarted {
+            call: label(ready),
+            arguments: ready.call.arguments.clone(),
+            summary: ready.assessment.summary.clone(),
+        };
+        self.reporter.tell(Some(self.turn), &event);
+        true
+    }
+
+    fn record_start(&mut self, ready: &Ready<'_>) -> anyhow::Result<()> {
+        append_decision(self.log, &ready.call.id, ready.permit.grounds())?;
+        if !has_effects(ready) {
+            return Ok(());
+        }
+        self.log.append(&Record::ToolStart(ToolStartRecord {
+            call_id: ready.call.id.call_id.clone(),
+            operation: ready.call.id.operation,
+            at: clock::now(),
+            files: ready.permit.files().to_vec(),
+        }))?;
+        self.log.barrier()?;
+        // From here on it may have taken effect.
+        match ready.permit.files() {
+            [] => self.memory.drop_local(),
+            files => self.memory.drop_for_patch(files, self.root),
+        }
+        Ok(())
+    }
+
+    /// Records what one of several operations came to. A call's only operation is recorded in call order, by the commit.
+    fn settle(&mut self, ready: &Ready<'_>, executed: &Executed) {
+        if self.failure.is_some() || ready.call.id.operation.is_none() {
+            return;
+        }
+        let settlement = Settlement::of_execution(ready.call.id.clone(), ready.call.tool.name(), executed);
+        let recorded = record(self.log, self.folder, self.budget, settlement).and_then(|event| {
+            // Reads share the sync of their run, and are told of behind it.
+            if has_effects(ready) {
+                self.log.barrier()?;
+                self.reporter.tell(Some(self.turn), &event);
+            } else {
+                self.events.push(event);
+            }
+            Ok(())
+        });
+        if let Err(error) = recorded {
+            self.failure = Some(error);
+        }
+    }
+}
+
+fn has_effects(ready: &Ready<'_>) -> bool {
+    ready.call.tool.tool.effect() == Effect::SideEffect
+}
+
+fn label(ready: &Ready<'_>) -> CallLabel {
+    CallLabel { id: ready.call.id.clone(), name: ready.call.tool.name().to_owned() }
+}
+
+/// Where the first group that runs ends: a run of adjacent concurrent calls, or of operations of one call that may run
+/// beside each other, answered ones between them included; or a single other operation, with the answered and the
+/// stranded ones before it. `None`: nothing runs.
 fn next_run(planned: &[Planned<'_>]) -> Option<usize> {
     let mut end = None;
+    let mut last: Option<&Ready<'_>> = None;
     for (index, planned) in planned.iter().enumerate() {
         match &planned.next {
             // What is left to the repair holds back nothing that was approved behind it.
             Next::Answered(_) | Next::Strand => {}
-            Next::Run(ready) | Next::RunUnlessRepeated { ready, .. } if ready.call.tool.concurrent => {
+            Next::Run(ready) | Next::RunUnlessRepeated { ready, .. } => {
+                if last.is_some_and(|last| !run_together(last, ready)) {
+                    return end;
+                }
+                last = Some(ready);
                 end = Some(index + 1);
             }
-            Next::Run(_) | Next::RunUnlessRepeated { .. } => return Some(end.unwrap_or(index + 1)),
-            Next::Park(_) | Next::Carry(_) | Next::WouldAsk { .. } => break,
+            Next::Park(_) | Next::Carry { .. } | Next::WouldAsk { .. } => break,
         }
     }
     end
+}
+
+/// Whether two neighbours may run beside each other.
+fn run_together(one: &Ready<'_>, other: &Ready<'_>) -> bool {
+    if one.call.tool.concurrent && other.call.tool.concurrent {
+        return true;
+    }
+    let own = one.call.tool.fan_out.as_ref().and_then(|(fan_out, _)| fan_out.concurrency);
+    one.call.id.call_id == other.call.id.call_id && own.is_some_and(|own| own > 1)
 }
 
 fn pending_call(parked: Parked<'_>) -> PendingCall {
@@ -409,15 +578,15 @@ fn pending_call(parked: Parked<'_>) -> PendingCall {
     }
 }
 
-fn carried_call(call: &CheckedCall<'_>) -> PendingCall {
+fn carried_call(call: CheckedCall<'_>, summary: String) -> PendingCall {
     PendingCall {
-        id: call.id.call_id.clone(),
+        id: call.id.call_id,
         operation: call.id.operation,
         name: call.tool.name().to_owned(),
-        arguments: Value::clone(&call.arguments),
+        arguments: call.arguments,
         needs: Needs::Nothing,
         why: None,
-        summary: None,
+        summary: Some(summary),
         preview: None,
         grant: None,
         decision: None,
@@ -428,11 +597,11 @@ fn carried_call(call: &CheckedCall<'_>) -> PendingCall {
     }
 }
 
-fn interrupted(call: &ToolCall) -> Settlement {
+fn interrupted(id: OperationId, name: &str) -> Settlement {
     let answer = Answer::new(
         ResultStatus::Cancelled,
         "interrupted",
         "Not run: the invocation was interrupted before its turn came.",
     );
-    Settlement::of_answer(OperationId::whole(&call.id), &call.name, answer)
+    Settlement::of_answer(id, name, answer)
 }

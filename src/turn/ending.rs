@@ -3,6 +3,7 @@
 use serde_json::Value;
 
 use super::Turn;
+use super::decisions::waits;
 use super::rounds::{Ending, Limit};
 use crate::clock;
 use crate::exit::Status;
@@ -136,7 +137,7 @@ pub fn result_of(
         rounds: Some(spent.rounds),
         text: Some(round.map(|round| round.assistant.text.clone()).unwrap_or_default()),
         finish_reason: round.map(|round| round.assistant.finish_reason.clone()),
-        pending: pending.map(PendingFile::views).unwrap_or_default(),
+        pending: pending.map(|file| file.waiting_views(history)).unwrap_or_default(),
         digest: pending.map(|file| file.digest.clone()),
         tool_calls: Some(spent.tool_calls),
         usage: Some(spent.usage),
@@ -154,9 +155,14 @@ pub fn error_view(failure: &Failure) -> ErrorView {
 }
 
 impl PendingFile {
-    /// What is undecided, or decided and waiting for it.
+    /// Every call of the file.
     pub fn views(&self) -> Vec<PendingView> {
         self.calls.iter().map(PendingCall::view).collect()
+    }
+
+    /// What is undecided, or decided and waiting for it. What an interrupted continuation answered or started is not.
+    pub fn waiting_views(&self, history: &History) -> Vec<PendingView> {
+        self.calls.iter().filter(|call| waits(&call.operation_id(), history)).map(PendingCall::view).collect()
     }
 }
 

@@ -10,6 +10,8 @@ pub mod prompt;
 pub mod resume;
 pub mod rounds;
 pub mod settings;
+#[cfg(test)]
+mod tests;
 pub mod verification;
 
 use std::sync::Arc;

@@ -1,13 +1,14 @@
 //! Closing what an earlier invocation left open, before anything else happens.
 
 use super::Turn;
-use crate::call::committed::{Budget, Settlement, commit};
+use crate::call::committed::{Budget, Item, Settlement, commit};
+use crate::call::fanned::operation_count;
 use crate::call::planned::Answer;
 use crate::call::settled;
 use crate::session::history::{CallProgress, History};
 use crate::session::pending::{PendingCall, PendingFile};
 use crate::session::record::{
-    Attachment, DecidedBy, Decision, OperationId, PlannedFile, ResultStatus, Scope, ToolCall, TurnStatus,
+    DecidedBy, Decision, OperationId, PlannedFile, ResultStatus, Scope, ToolCall, ToolStartRecord, TurnStatus,
 };
 use crate::tool::patch::recover::{Recovery, clean_temporary_files, recover};
 use crate::tool::patch::write::State;
@@ -17,53 +18,69 @@ use crate::workspace::Workspace;
 pub const REPAIR_REASON: &str = "unanswered_tool_call_repair";
 
 /// One result for each call without one, but for those that `keeps` says are pending: `unknown` where the call was
-/// started, `cancelled` where it never was. A patch knows better, by its files' hashes (`recover`). It only adds
-/// results, in call order; what has one is left alone, so that a second repair finds nothing to do.
+/// started, `cancelled` where it never was. A patch knows better, by its files' hashes (`recover`). Of a call of several
+/// operations each has its own, the recorded ones stay, and the call's result is folded from them all; `numbered` says
+/// of which calls this is known although nothing is recorded of them.
+///
+/// It only adds results, in call order; what has one is left alone, so that a second repair finds nothing to do.
 pub fn repair_orphaned_tool_calls(
     history: &History,
     keeps: impl Fn(&OperationId) -> bool,
+    numbered: impl Fn(&str) -> bool,
     recover: impl Fn(&[PlannedFile]) -> Recovery,
 ) -> Vec<Settlement> {
-    history
-        .open_calls()
-        .filter(|(call, _)| !keeps(&OperationId::whole(&call.id)))
-        .map(|(call, progress)| repair(call, progress, &recover))
+    let mut settlements = Vec::new();
+    for (call, progress) in history.open_calls() {
+        for id in open_operations_of(call, progress, &numbered) {
+            if !keeps(&id) {
+                let start = progress.operations.get(&id.operation).and_then(|operation| operation.start.as_ref());
+                settlements.push(repair(id, &call.name, start, &recover));
+            }
+        }
+    }
+    settlements
+}
+
+/// The operations of an open call that have no result: the call itself where it carries one alone.
+pub fn open_operations_of(
+    call: &ToolCall,
+    progress: &CallProgress,
+    numbered: &impl Fn(&str) -> bool,
+) -> Vec<OperationId> {
+    let has_numbers = progress.operations.keys().any(Option::is_some) || numbered(&call.id);
+    let count = has_numbers.then(|| operation_count(&call.arguments)).flatten();
+    let Some(count) = count.and_then(|count| u32::try_from(count).ok()) else {
+        return vec![OperationId::whole(&call.id)];
+    };
+    (1..=count)
+        .map(|number| OperationId { call_id: call.id.clone(), operation: Some(number) })
+        .filter(|id| progress.operations.get(&id.operation).is_none_or(|operation| operation.result.is_none()))
         .collect()
 }
 
-fn repair(call: &ToolCall, progress: &CallProgress, recover: &impl Fn(&[PlannedFile]) -> Recovery) -> Settlement {
-    let files: Vec<PlannedFile> = progress
-        .operations
-        .values()
-        .filter_map(|operation| operation.start.as_ref())
-        .flat_map(|start| start.files.clone())
-        .collect();
-    let (status, code, content) = if !progress.is_started() {
-        (ResultStatus::Cancelled, "cancelled", "Not run: the turn was broken off before its turn came.".to_owned())
-    } else if files.is_empty() {
-        (
+fn repair(
+    id: OperationId,
+    name: &str,
+    start: Option<&ToolStartRecord>,
+    recover: &impl Fn(&[PlannedFile]) -> Recovery,
+) -> Settlement {
+    let (status, code, content) = match start.map(|start| start.files.as_slice()) {
+        None => {
+            (ResultStatus::Cancelled, "cancelled", "Not run: the turn was broken off before its turn came.".to_owned())
+        }
+        Some([]) => (
             ResultStatus::Unknown,
             "unknown_outcome",
             "It was started, and attini was stopped before its result was recorded. It may have taken effect, and what it \
              started may still run."
                 .to_owned(),
-        )
-    } else {
-        recovered(recover(&files))
+        ),
+        Some(files) => recovered(recover(files)),
     };
     Settlement {
-        id: OperationId::whole(&call.id),
-        name: call.name.clone(),
-        status,
-        code: Some(code.to_owned()),
-        content,
-        detail: None,
-        attachments: Vec::<Attachment>::new(),
         reason: Some(REPAIR_REASON.to_owned()),
         auto_decided_by: Some(DecidedBy { scope: Scope::Repair, reason: None, rule: None, matches: Vec::new() }),
-        duration_ms: 0,
-        output_file: None,
-        grounds: None,
+        ..Settlement::of_answer(id, name, Answer::new(status, code, content))
     }
 }
 
@@ -98,19 +115,20 @@ fn recovery_of(files: &[PlannedFile], workspace: &Workspace) -> Recovery {
 impl Turn<'_> {
     /// Repairs the conversation, but for what `keeps` says is pending.
     pub fn repair(&mut self, keeps: impl Fn(&OperationId) -> bool) -> anyhow::Result<()> {
-        let settlements = repair_orphaned_tool_calls(self.history(), keeps, |files| recovery_of(files, self.workspace));
+        let recover = |files: &[PlannedFile]| recovery_of(files, self.workspace);
+        let settlements = repair_orphaned_tool_calls(self.history(), keeps, |_| false, recover);
         self.commit_repairs(settlements)
     }
 
     /// Before a continuation: what was started without a result is answered, and never run again.
     pub fn repair_started(&mut self, pending: &PendingFile) -> anyhow::Result<()> {
-        let started =
-            |id: &OperationId| self.history().call(&id.call_id).is_some_and(|(_, progress)| progress.is_started());
+        let started = |id: &OperationId| self.history().operation(id).is_some_and(|one| one.start.is_some());
+        // What pending.json does not list was stranded, and is repaired when the rest is done.
         let listed = |id: &OperationId| pending.calls.iter().any(|call| call.id == id.call_id);
         let settlements = repair_orphaned_tool_calls(
             self.history(),
-            // What pending.json does not list was stranded, and is repaired when the rest is done.
             |id| !started(id) || !listed(id),
+            |call_id| is_numbered(pending, call_id),
             |files| recovery_of(files, self.workspace),
         );
         self.commit_repairs(settlements)
@@ -118,13 +136,16 @@ impl Turn<'_> {
 
     /// Before a new prompt: a recorded denial becomes its result, all else is repaired, and the old turn is over.
     pub fn drop_pending(&mut self, pending: &PendingFile) -> anyhow::Result<()> {
-        let mut settlements =
-            repair_orphaned_tool_calls(self.history(), |_| false, |files| recovery_of(files, self.workspace));
+        let mut settlements = repair_orphaned_tool_calls(
+            self.history(),
+            |_| false,
+            |call_id| is_numbered(pending, call_id),
+            |files| recovery_of(files, self.workspace),
+        );
         // In place of the repair, so that the results stand in call order, and one alone for each call, whatever the
         // file says of it.
         for settlement in &mut settlements {
-            let started =
-                self.history().call(&settlement.id.call_id).is_some_and(|(_, progress)| progress.is_started());
+            let started = self.history().operation(&settlement.id).is_some_and(|one| one.start.is_some());
             let denied = |call: &&PendingCall| {
                 call.operation_id() == settlement.id && matches!(call.decision, Some(Decision::Deny | Decision::Stale))
             };
@@ -145,6 +166,12 @@ impl Turn<'_> {
         }
         let bytes = usize::try_from(self.settings.result_bytes).unwrap_or(usize::MAX);
         let mut budget = Budget { result_bytes: bytes, round_bytes: usize::MAX };
-        commit(&mut self.log, self.folder, self.reporter, &mut budget, settlements)
+        let items = settlements.into_iter().map(Item::from).collect();
+        commit(&mut self.log, self.folder, self.reporter, &mut budget, items, Vec::new())
     }
+}
+
+/// Whether the file lists operations of that call one by one.
+fn is_numbered(pending: &PendingFile, call_id: &str) -> bool {
+    pending.calls.iter().any(|call| call.id == call_id && call.operation.is_some())
 }

@@ -1,13 +1,21 @@
-//! pending.json against the conversation and the world: arguments and grants are computed again, never believed.
+//! pending.json against the conversation and the world: arguments, grants and what was granted are computed again,
+//! never believed.
+//!
+//! What is believed are the plain decisions. The file is private to the person (0600), and who can write
+//! `"decision": "approve"` into it could as well have typed `attini approve`: it lets the call run once that the
+//! conversation holds and the preview shows, and nothing else. A rule outlives its call, so `granted` must be what
+//! `--grant`, with or without `--prefix`, could have stored for that very call; and `allow` must follow from such a
+//! rule, or from the rules as they stand.
 
 use crate::call::checked::{CheckedCall, check};
 use crate::call::decided::question;
 use crate::failure::Failure;
-use crate::permission::grant;
+use crate::permission::grant::{self, covers, suggest_prefix};
+use crate::permission::{Rule, Rules};
 use crate::provider::Finish;
 use crate::session::history::History;
 use crate::session::pending::{Needs, PendingCall, PendingFile};
-use crate::session::record::Decision;
+use crate::session::record::{Decision, DecisionRecord, Granted, OperationId};
 use crate::tool::registry::Registry;
 use crate::tool::{Assessment, Overlay, Surroundings};
 use crate::turn::decisions;
@@ -20,12 +28,13 @@ pub struct Recomputed<'r> {
 }
 
 /// Computes every call of the file again that was not denied, each on top of those before it. Refuses (17) a file whose
-/// arguments or grants are not what the conversation says.
+/// arguments, grants or granted rules are not what the conversation says. `rules`: those that count now.
 pub fn verify<'r>(
     file: &PendingFile,
     history: &History,
     registry: &'r Registry,
     surroundings: &Surroundings<'_>,
+    rules: &Rules,
 ) -> Result<Vec<Option<Recomputed<'r>>>, Failure> {
     decisions::ensure_fits(file, history)?;
     let truncated =
@@ -35,7 +44,10 @@ pub fn verify<'r>(
     for pending in &file.calls {
         let void = matches!(pending.decision, Some(Decision::Deny | Decision::Stale));
         let known = history.call(&pending.id).filter(|(_, progress)| !void && progress.is_open());
-        let checked = known.and_then(|(call, _)| check(call, registry, truncated).ok());
+        let checked = known.and_then(|(call, _)| {
+            let mut operations = check(call, registry, truncated).into_iter();
+            operations.find(|(id, _)| *id == pending.operation_id()).and_then(|(_, checked)| checked.ok())
+        });
         let Some(checked) = checked else {
             recomputed.push(None);
             continue;
@@ -45,7 +57,103 @@ pub fn verify<'r>(
         }
         recomputed.push(assess(checked, pending, surroundings, &mut overlay)?);
     }
+    ensure_granted(file, history, &recomputed, &rules.lasting())?;
     Ok(recomputed)
+}
+
+/// What the approvals of a verified file store, once it is carried out.
+#[derive(Debug, Default)]
+pub struct Grants {
+    pub stored: Vec<Granted>,
+    /// Approved calls that are no longer what was shown. They do not run, and leave no rule behind.
+    pub void: Vec<OperationId>,
+}
+
+impl Grants {
+    /// `recomputed`: as [`verify`] returned it for this file, new decisions aside. What a decision in the log speaks of
+    /// was stored before it was recorded there.
+    pub fn of(file: &PendingFile, history: &History, recomputed: &[Option<Recomputed<'_>>]) -> Self {
+        let mut grants = Self::default();
+        for (call, now) in file.calls.iter().zip(recomputed) {
+            let id = call.operation_id();
+            let is_open = !decisions::has_result(&id, history) && recorded_decision(&id, history).is_none();
+            let Some(granted) = call.granted.as_ref().filter(|_| is_open && call.decision == Some(Decision::Approve))
+            else {
+                continue;
+            };
+            match now {
+                Some(_) => grants.stored.push(granted.clone()),
+                None => grants.void.push(id),
+            }
+        }
+        grants
+    }
+}
+
+fn recorded_decision<'h>(id: &OperationId, history: &'h History) -> Option<&'h DecisionRecord> {
+    history.operation(id)?.decision.as_ref()
+}
+
+/// Refuses rules that the file says were granted, where nobody can have granted them.
+fn ensure_granted(
+    file: &PendingFile,
+    history: &History,
+    recomputed: &[Option<Recomputed<'_>>],
+    rules: &Rules,
+) -> Result<(), Failure> {
+    for (pending, now) in file.calls.iter().zip(recomputed) {
+        let Some(granted) = &pending.granted else { continue };
+        if let Some(recorded) = recorded_decision(&pending.operation_id(), history) {
+            if recorded.granted.as_ref() != Some(granted) {
+                return Err(misfit(pending, "the rules granted with it are not those of its recorded decision"));
+            }
+            continue;
+        }
+        // What has its result, or no longer applies, is not run and stores nothing.
+        let Some(now) = now else { continue };
+        let is_founded = match pending.decision {
+            Some(Decision::Approve) => can_be_granted(&granted.rules, pending, now),
+            Some(Decision::Allow) => is_covered(granted, file, history, now, rules),
+            Some(Decision::Deny | Decision::Answer | Decision::Stale) | None => false,
+        };
+        if !is_founded {
+            return Err(misfit(pending, "the rules granted with it are none that an approval could have granted"));
+        }
+    }
+    Ok(())
+}
+
+/// Whether `--grant` could have stored these rules with the call.
+fn can_be_granted(rules: &[Rule], pending: &PendingCall, now: &Recomputed<'_>) -> bool {
+    // The suggestion itself was computed again before.
+    if pending.grant.as_deref() == Some(rules) {
+        return true;
+    }
+    let [Rule::Command { args_prefix: Some(words), .. }] = rules else { return false };
+    suggest_prefix(&now.assessment.accesses, words.len()).is_ok_and(|prefix| prefix == rules)
+}
+
+/// Whether a call is settled by the rules as they stand, or by those that another approval of the reply granted.
+fn is_covered(granted: &Granted, file: &PendingFile, history: &History, now: &Recomputed<'_>, rules: &Rules) -> bool {
+    let question = question(&now.call, &now.assessment);
+    if covers(&question, rules, granted.scope, &[]) {
+        return true;
+    }
+    let in_file = file
+        .calls
+        .iter()
+        .any(|call| call.decision == Some(Decision::Approve) && call.granted.as_ref() == Some(granted));
+    // A file that was written anew lists no call that has its result.
+    let mut recorded = history
+        .last_round()
+        .into_iter()
+        .flat_map(|round| &round.calls)
+        .flat_map(|call| call.operations.values())
+        .filter_map(|operation| operation.decision.as_ref());
+    let is_granted = in_file
+        || recorded
+            .any(|decision| decision.decision == Decision::Approve && decision.granted.as_ref() == Some(granted));
+    is_granted && covers(&question, rules, granted.scope, &granted.rules)
 }
 
 fn assess<'r>(
@@ -58,6 +166,9 @@ fn assess<'r>(
     call.tool.tool.look(&call.arguments, surroundings, &mut world);
     // What no longer applies is answered when its turn comes; that is no conflict.
     let Ok(assessment) = call.tool.tool.assess(&call.arguments, &world, overlay) else { return Ok(None) };
+    if pending.needs == Needs::Answer && !assessment.accesses.is_empty() {
+        return Err(misfit(pending, "it is no question"));
+    }
     if pending.needs == Needs::Nothing {
         // A carried patch is not shown, but what is shown behind it was made on top of it.
         overlay.extend(assessment.after);
@@ -75,6 +186,5 @@ fn assess<'r>(
 }
 
 fn misfit(pending: &PendingCall, what: &str) -> Failure {
-    Failure::conflict(format!("pending.json does not fit the conversation: {}: {what}", pending.operation_id()))
-        .hint("nothing was changed; a new prompt (`attini tell`) drops the pending calls")
+    decisions::misfit(&format!("{}: {what}", pending.operation_id()))
 }

@@ -124,9 +124,10 @@ impl Log {
         for call in calls {
             let id = call["id"].as_str().unwrap_or_default();
             let is_word = (1..=64).contains(&id.len())
+                && !id.starts_with('-')
                 && id.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-');
             if !is_word {
-                self.found.push(format!("the call id {id:?} is not of [A-Za-z0-9_-]{{1,64}}"));
+                self.found.push(format!("the call id {id:?} is not of [A-Za-z0-9_-]{{1,64}}, or begins with a hyphen"));
             }
             if !call["name"].is_string() || !call["arguments"].is_string() {
                 self.found.push(format!("the call {id:?} has no name or no arguments"));

@@ -318,15 +318,19 @@ impl Writer {
         }
         // Line ends stay as they are, so that it can be cut into lines afterwards.
         let text = escape(text);
-        let lines = memchr::memchr_iter(b'\n', text.as_bytes()).count() + 1;
-        let mut shown = String::with_capacity(text.len() + lines * flow.prefix().len());
-        let mut at_line_start = !self.stderr.mid_line;
-        for piece in text.split_inclusive('\n') {
-            if at_line_start {
-                shown.push_str(flow.prefix());
+        let ends: Vec<usize> = memchr::memchr_iter(b'\n', text.as_bytes()).map(|at| at + 1).collect();
+        let mut shown = String::with_capacity(text.len() + (ends.len() + 1) * flow.prefix().len());
+        let mut from = 0;
+        let is_begun = self.stderr.mid_line;
+        // What is behind the last line end is a line that goes on with the next piece.
+        for to in ends.into_iter().chain([text.len()]) {
+            if from < to {
+                if from > 0 || !is_begun {
+                    shown.push_str(flow.prefix());
+                }
+                shown.push_str(&text[from..to]);
             }
-            shown.push_str(piece);
-            at_line_start = piece.ends_with('\n');
+            from = to;
         }
         self.stderr.write(&shown);
     }

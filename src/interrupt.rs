@@ -1,11 +1,15 @@
 //! What ends an invocation from outside: a signal, or the turn's own time limit.
 //!
-//! Everything that waits asks here, or registers a closer that ends its waiting.
+//! Everything that waits asks here, or registers a closer that ends its waiting. Until there is anything to end in order,
+//! a signal ends the process at once, whatever it waits for: a prompt on stdin, a file that is a pipe.
 
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use crate::exit::Signal;
+
+/// How long telling of the end may hold it up: whoever reads stdout may have stopped reading.
+const TELL_SECONDS_MAX: u64 = 1;
 
 /// Why the invocation is to end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -31,16 +35,20 @@ struct Shared {
 struct State {
     cause: Option<Cause>,
     deadline: Option<Instant>,
+    /// What tells of the end by a signal while nothing has to be ended in order.
+    tell: Option<Box<dyn FnOnce(Signal) + Send>>,
     closers_made: u64,
     closers: Vec<(u64, Box<dyn Fn() + Send>)>,
 }
 
 impl Interrupt {
-    /// Listens for SIGHUP, SIGINT and SIGTERM. The first one raises the interrupt; a second one ends the process at
-    /// once with the exit code of that signal (the log stays valid: records are appended whole or cut off at load).
-    pub fn listen(&self) -> std::io::Result<()> {
+    /// Listens for SIGHUP, SIGINT and SIGTERM. Before [`Interrupt::end_in_order`] the first one ends the process with
+    /// the exit code of that signal, once `tell` has told of it; after that it raises the interrupt. A second one ends
+    /// the process at once (the log stays valid: records are appended whole or cut off at load).
+    pub fn listen(&self, tell: impl FnOnce(Signal) + Send + 'static) -> std::io::Result<()> {
         use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
         let mut signals = signal_hook::iterator::Signals::new([SIGHUP, SIGINT, SIGTERM])?;
+        self.state().tell = Some(Box::new(tell));
         let interrupt = self.clone();
         std::thread::Builder::new().name("signals".to_owned()).spawn(move || {
             let mut seen = false;
@@ -49,10 +57,32 @@ impl Interrupt {
                 if std::mem::replace(&mut seen, true) {
                     signal_hook::low_level::exit(128 + number);
                 }
+                interrupt.end_at_once(signal);
                 interrupt.raise(Cause::Signal(signal));
             }
         })?;
         Ok(())
+    }
+
+    /// From now on there is something that a signal must not just break off: a turn, a command that runs.
+    pub fn end_in_order(&self) {
+        self.state().tell = None;
+    }
+
+    /// Ends the process, unless it has to end in order. The state stays locked, so that nothing begins meanwhile.
+    fn end_at_once(&self, signal: Signal) {
+        let mut state = self.state();
+        let Some(tell) = state.tell.take() else { return };
+        let (done, told) = std::sync::mpsc::channel();
+        let telling = std::thread::Builder::new().name("last words".to_owned()).spawn(move || {
+            tell(signal);
+            // Nobody listens any more if it took too long.
+            let _ = done.send(());
+        });
+        if telling.is_ok() {
+            let _ = told.recv_timeout(Duration::from_secs(TELL_SECONDS_MAX));
+        }
+        signal_hook::low_level::exit(128 + signal.number());
     }
 
     /// Raises the interrupt and runs the closers. The first cause stays.

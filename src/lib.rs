@@ -29,16 +29,18 @@
 //!
 //! [`tool`]: one file a built-in tool. [`provider`]: one file a wire format. [`report`]: events, text, JSON, and the
 //! escaping of everything that comes from outside. [`cli`] and [`command`]: the command line, one file a subcommand.
-//! [`exit`] and [`failure`]: how it can end, and what is told of it. [`interrupt`]: what ends it from outside. [`mask`]:
-//! what keeps keys out of everything. [`clock`]: the time as it is written.
+//! [`exit`] and [`failure`]: how it can end, and what is told of it. [`crash`]: what becomes of a panic. [`interrupt`]:
+//! what ends it from outside. [`mask`]: what keeps keys out of everything. [`clock`]: the time as it is written.
 
 pub mod call;
 pub mod cli;
 pub mod clock;
 pub mod command;
 pub mod config;
+pub mod crash;
 pub mod exit;
 pub mod failure;
+pub mod http;
 pub mod interrupt;
 pub mod mask;
 pub mod permission;

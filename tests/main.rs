@@ -3,9 +3,11 @@
 
 mod support;
 
+mod adversity;
 mod bad_input;
 mod decisions;
 mod diff;
+mod fetch;
 mod harness_case;
 mod harness_log;
 mod harness_pairing;

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use super::planned::Ready;
 use crate::interrupt::Interrupt;
-use crate::session::record::{OnError, ResultStatus};
+use crate::session::record::{OnError, ResultStatus, Scope};
 use crate::tool::heartbeat;
 use crate::tool::{Effect, Outcome, Surroundings, Work};
 use crate::workspace::World;
@@ -237,6 +237,7 @@ fn execute_one(ready: &Ready<'_>, ground: &Ground<'_>) -> Executed {
         files: ready.permit.files(),
         label: &label,
         interrupt: ground.interrupt,
+        approved_by_person: ready.permit.grounds().is_some_and(|grounds| grounds.by.scope == Scope::Person),
         live: ground.live,
         output_bytes: &output_bytes,
     };

@@ -35,7 +35,7 @@ const ADVICE: [(&str, &str); 34] = [
     ("http_status", "check the address, or take another source"),
     ("redirect_refused", "ask for the address it leads to, or take another source"),
     ("fetch_failed", "check the address; try again later if the cause may pass"),
-    ("not_text", "take another source, or download it with a command"),
+    ("private_address", "do not repeat the call; take a public source"),
 ];
 
 /// What the model should do next about a result with that code; `detail` is what this very call adds.

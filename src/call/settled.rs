@@ -112,7 +112,7 @@ pub fn stale(content: &str) -> Answer {
 pub fn patched_files(preview: &Preview) -> &[PlannedFile] {
     match preview {
         Preview::Patch { files, .. } => files,
-        Preview::Command { .. } | Preview::Read { .. } | Preview::Tool { .. } => &[],
+        Preview::Command { .. } | Preview::Read { .. } | Preview::Fetch { .. } | Preview::Tool { .. } => &[],
     }
 }
 
@@ -129,9 +129,9 @@ pub fn is_same_effect(shown: &Preview, now: &Preview) -> bool {
             diff == diff_now && files == files_now
         }
         (Preview::Read { path, why: _ }, Preview::Read { path: path_now, why: _ }) => path == path_now,
-        (Preview::Command { .. }, Preview::Command { .. }) | (Preview::Tool { .. }, Preview::Tool { .. }) => {
-            shown == now
-        }
+        (Preview::Command { .. }, Preview::Command { .. })
+        | (Preview::Fetch { .. }, Preview::Fetch { .. })
+        | (Preview::Tool { .. }, Preview::Tool { .. }) => shown == now,
         _ => false,
     }
 }

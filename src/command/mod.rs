@@ -16,9 +16,12 @@ pub mod tools;
 pub mod trust;
 pub mod usage;
 
+use std::sync::Arc;
+
 use self::invocation::Invocation;
 use crate::cli::{ColorWhen, Command, GlobalOptions, OnAsk, OutputFormat, Parsed};
 use crate::config::environment::Environment;
+use crate::crash;
 use crate::exit::Status;
 use crate::failure::Failure;
 use crate::interrupt::Interrupt;
@@ -29,22 +32,42 @@ use crate::session::record;
 
 /// Runs a command to its end; what failed is told here, whatever failed.
 pub fn run(parsed: Parsed, environment: Environment, interrupt: Interrupt) -> Status {
-    let name = parsed.command.name();
-    let is_turn = parsed.command.turn_options().is_some() || matches!(parsed.command, Command::Demo);
-    let reporter = Reporter::new(invocation::report_options(&parsed, &environment));
+    let told = Arc::new(LastWords {
+        name: parsed.command.name(),
+        is_turn: parsed.command.turn_options().is_some() || matches!(parsed.command, Command::Demo),
+        reporter: Reporter::new(invocation::report_options(&parsed, &environment)),
+    });
+    let at_once = Arc::clone(&told);
     let listening = interrupt
-        .listen()
+        .listen(move |signal| {
+            at_once.tell(&Failure::new(Status::Interrupted(signal), "interrupted by a signal"));
+        })
         .map_err(|error| Failure::new(Status::Error, format!("signals cannot be listened for: {error}")).into());
-    match listening.and_then(|()| dispatch(parsed, environment, interrupt, &reporter)) {
-        Ok(status) => status,
-        Err(error) => {
+    told.run(|reporter| listening.and_then(|()| dispatch(parsed, environment, interrupt, reporter)))
+}
+
+/// Tells of a command that failed before it could tell of itself.
+struct LastWords {
+    name: &'static str,
+    is_turn: bool,
+    reporter: Reporter,
+}
+
+impl LastWords {
+    /// Does a command's work and tells of what failed in it, a panic included.
+    fn run(&self, work: impl FnOnce(&Reporter) -> anyhow::Result<Status>) -> Status {
+        crash::catch(|| work(&self.reporter)).unwrap_or_else(|error| {
             let failure = Failure::of(&error);
-            if is_turn {
-                reporter.finish(&TurnResult::failed(&failure));
-            } else {
-                reporter.finish_command(name, failure.status, serde_json::Map::new(), Some(&failure));
-            }
+            self.tell(&failure);
             failure.status
+        })
+    }
+
+    fn tell(&self, failure: &Failure) {
+        if self.is_turn {
+            self.reporter.finish(&TurnResult::failed(failure));
+        } else {
+            self.reporter.finish_command(self.name, failure.status, serde_json::Map::new(), Some(failure));
         }
     }
 }
@@ -120,5 +143,47 @@ pub const fn colour_asked_for(color: ColorWhen) -> Option<bool> {
         ColorWhen::Auto => None,
         ColorWhen::Always => Some(true),
         ColorWhen::Never => Some(false),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{self, Write};
+    use std::sync::Mutex;
+
+    use serde_json::Value;
+
+    use super::*;
+    use crate::report::ReportOptions;
+
+    #[derive(Clone, Default)]
+    struct Seen(Arc<Mutex<Vec<u8>>>);
+
+    impl Write for Seen {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.0.lock().unwrap().extend_from_slice(bytes);
+            Ok(bytes.len())
+        }
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn a_panic_ends_a_command_with_one_object_and_an_error() {
+        for (name, is_turn, object_type) in [("tell", true, "result"), ("status", false, "status")] {
+            let (stdout, stderr) = (Seen::default(), Seen::default());
+            let options = ReportOptions { mode: Mode::Json, ..ReportOptions::default() };
+            let (out, err) = (Box::new(stdout.clone()), Box::new(stderr.clone()));
+            let reporter = Reporter::with_streams(options, out, err, || "T".to_owned());
+            let status = LastWords { name, is_turn, reporter }.run(|_| panic!("out of reach"));
+            assert_eq!(status, Status::Error);
+            let text = |seen: &Seen| String::from_utf8(seen.0.lock().unwrap().clone()).unwrap();
+            assert_eq!(text(&stdout).lines().count(), 1);
+            let object: Value = serde_json::from_str(&text(&stdout)).unwrap();
+            assert_eq!((&object["type"], &object["status"]), (&object_type.into(), &"error".into()));
+            assert_eq!((&object["exit_code"], &object["error"]["code"]), (&1.into(), &"panic".into()));
+            assert!(text(&stderr).contains("out of reach") && text(&stderr).contains("report it"));
+        }
     }
 }

@@ -11,7 +11,7 @@ use crate::config::layers::ensure_tools_exist;
 use crate::config::trust::Trust;
 use crate::exit::Status;
 use crate::failure::Failure;
-use crate::permission::{Rule, Rules, RulesFile};
+use crate::permission::{HostVerdict, Rule, Rules, RulesFile};
 use crate::provider::{self, Connected};
 use crate::report::event::{Event, TurnResult};
 use crate::session::folder::SessionFolder;
@@ -174,14 +174,18 @@ impl Equipment {
             written: history.written(),
             limits: &self.settings.tool_limits(),
             withheld_variables: &self.withheld_variables,
+            fetch_verdict: &|_| HostVerdict::Asks,
+            state: None,
         };
         Ok(verify(file, history, &self.registry, &surroundings, &self.rules)?)
     }
 
     pub fn into_turn<'a>(self, invocation: &'a Invocation, folder: &'a SessionFolder, log: Log) -> Turn<'a> {
+        invocation.interrupt.end_in_order();
         Turn {
             workspace: &invocation.workspace,
             folder,
+            state: invocation.state().root(),
             elapsed_before_ms: log.history().spent().elapsed_ms,
             log,
             settings: self.settings,

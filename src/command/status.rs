@@ -183,7 +183,7 @@ fn session_usage(history: &History) -> Usage {
 /// The size of the last prompt and its reply, as the service counted them.
 fn context_tokens(history: &History) -> Option<u64> {
     let usage = history.latest_round()?.assistant.usage;
-    Some(usage.input_tokens + usage.output_tokens).filter(|tokens| *tokens > 0)
+    Some(usage.input_tokens.saturating_add(usage.output_tokens)).filter(|tokens| *tokens > 0)
 }
 
 fn fields(invocation: &Invocation, state: &State, history: &History) -> Map<String, Value> {
@@ -194,7 +194,7 @@ fn fields(invocation: &Invocation, state: &State, history: &History) -> Map<Stri
     let spent = history.spent();
     let fields = json!({
         "session": invocation.session,
-        "workspace": invocation.workspace.root.path(),
+        "workspace": invocation.workspace.root.shown(),
         "state": state.name(),
         "holder": match state { State::Locked { holder } => Some(holder), _ => None },
         "turn": history.turn(),

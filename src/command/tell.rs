@@ -37,6 +37,7 @@ pub fn tell(invocation: &Invocation, prompt: &str, options: &TurnOptions) -> any
     let turn_number = history.map_or(0, History::turn) + 1;
     let equipment = Equipment::of(invocation, folder.as_ref(), turn_number, &[], settings, &config, &trust)?;
     // From here on nothing is wrong with the command line, and things may be changed.
+    invocation.interrupt.end_in_order();
     if folder.is_none() {
         folder = Some(invocation.state().open_or_create(&invocation.session)?);
     }

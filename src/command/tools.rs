@@ -17,8 +17,7 @@ use crate::config::{Config, Run};
 use crate::exit::Status;
 use crate::failure::Failure;
 use crate::interrupt::Cause;
-use crate::permission::Rules;
-use crate::permission::{Rule, grant};
+use crate::permission::{Rule, Rules, grant, host_verdict};
 use crate::report::line::{Line, Tone};
 use crate::session::record::{ResultStatus, ToolCall};
 use crate::tool::registry::builtin_tools;
@@ -132,12 +131,16 @@ fn call(
         output_bytes: config.limits.output_bytes,
         command_timeout: Duration::from_secs(config.limits.command_timeout_s),
     };
+    let state = invocation.state().root();
+    let fetch_run = registry.find("fetch").and_then(|tool| tool.run);
     let surroundings = Surroundings {
         workspace: &invocation.workspace,
         session: None,
         written: &BTreeMap::new(),
         limits: &limits,
         withheld_variables: &withheld_variables(&config.environment_pass, &crate::provider::key_variables(config)),
+        fetch_verdict: &|host| host_verdict(host, fetch_run, rules),
+        state: state.as_ref(),
     };
     let mut world = World::default();
     checked.tool.tool.look(&checked.arguments, &surroundings, &mut world);
@@ -156,6 +159,7 @@ fn call(
         }
     };
     let ready = Ready { call: checked, assessment, permit };
+    invocation.interrupt.end_in_order();
     let live = |bytes: &[u8]| invocation.reporter.live(bytes);
     let ground = Ground {
         surroundings: &surroundings,

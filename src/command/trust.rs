@@ -33,7 +33,7 @@ pub fn run(invocation: &Invocation, arguments: &TrustArguments) -> anyhow::Resul
         .map(|one| json!({"file": one.shown, "trusted": one.is_trusted || wanted, "enables": one.enables}))
         .collect();
     let mut fields = Map::new();
-    fields.insert("workspace".to_owned(), json!(invocation.workspace.root.path()));
+    fields.insert("workspace".to_owned(), json!(invocation.workspace.root.shown()));
     fields.insert("files".to_owned(), Value::Array(listed));
     fields.insert("trusted".to_owned(), json!(wanted || !needs_trust));
     invocation.reporter.finish_command("trust", Status::Completed, fields, None);

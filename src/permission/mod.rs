@@ -11,6 +11,7 @@ mod host;
 pub mod judge;
 pub mod layers;
 mod path;
+mod reach;
 pub mod rule;
 mod script;
 mod starters;
@@ -18,6 +19,7 @@ mod starters;
 pub use file::RulesFile;
 pub use judge::{Question, Verdict, judge};
 pub use layers::{Rules, Sources, load};
+pub use reach::host_verdict;
 
 use serde::{Deserialize, Serialize};
 
@@ -107,6 +109,17 @@ pub struct CommandAccess {
     pub stdin: bool,
     pub background: bool,
     pub cwd_inside: bool,
+}
+
+/// What the rules say of a host that a fetch was led to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum HostVerdict {
+    /// Allowed, and a rule names this very host: its addresses may be private.
+    Named,
+    /// Allowed by something more general: public addresses alone.
+    Covered,
+    Asks,
+    Denied,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]

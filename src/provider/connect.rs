@@ -3,11 +3,12 @@
 use super::Provider;
 use super::anthropic::Anthropic;
 use super::catalogue::{self, Dialect};
-use super::http::{Http, Variable};
+use super::http::Http;
 use super::openai::OpenAi;
 use super::scripted::Scripted;
 use crate::config::{Api, Config, ProviderConfig};
 use crate::failure::Failure;
+use crate::http::{Variable, environment_variable};
 use crate::workspace::Workspace;
 
 /// A provider, ready to be asked.
@@ -196,11 +197,6 @@ fn load_key(name: &str, key_variable: &str, needed: bool, variable: Variable<'_>
         return Err(failure.hint("set it again, without line breaks or quotes").into());
     }
     Ok(Some(key))
-}
-
-/// A variable of the process's environment; empty, or no UTF-8, counts as unset.
-fn environment_variable(name: &str) -> Option<String> {
-    std::env::var(name).ok().filter(|value| !value.is_empty())
 }
 
 #[cfg(test)]

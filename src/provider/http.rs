@@ -7,11 +7,10 @@ use std::io::Read;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::time::{Duration, Instant, SystemTime};
 
-use ureq::tls::{PemItem, RootCerts, TlsConfig};
-
 use super::retry;
 use super::trouble::{Trouble, shorten};
 use crate::failure::Failure;
+use crate::http::{USER_AGENT, Variable, load_proxy, load_tls};
 use crate::interrupt::{CloserGuard, Interrupt};
 
 /// For resolving the name, and again for connecting with proxy and TLS handshakes.
@@ -28,9 +27,6 @@ const DRAIN_BYTES_MAX: usize = 16 * 1024;
 const PIECE_BYTES_MAX: usize = 16 * 1024;
 /// Pieces that wait to be looked at; reading stops while there are that many.
 const PIECES_WAITING_MAX: usize = 16;
-
-/// Reads an environment variable; empty counts as unset.
-pub type Variable<'a> = &'a dyn Fn(&str) -> Option<String>;
 
 #[derive(Debug, Clone)]
 pub struct Http {
@@ -87,7 +83,7 @@ impl Http {
         };
         let (proxy_variable, proxy) = load_proxy(scheme, host, variable)?.unzip();
         let config = ureq::Agent::config_builder()
-            .user_agent(concat!("attini/", env!("CARGO_PKG_VERSION")))
+            .user_agent(USER_AGENT)
             .http_status_as_error(false)
             .max_redirects(0)
             .timeout_resolve(Some(Duration::from_secs(CONNECT_SECONDS_MAX)))
@@ -293,84 +289,9 @@ fn drain(reader: &mut impl Read, buffer: &mut [u8]) {
     }
 }
 
-/// Certificates are checked as the platform does it, or against those of `SSL_CERT_FILE` alone.
-fn load_tls(scheme: &str, variable: Variable<'_>) -> anyhow::Result<TlsConfig> {
-    let file = variable("SSL_CERT_FILE").filter(|_| scheme == "https");
-    let Some(file) = file else {
-        return Ok(TlsConfig::builder().root_certs(RootCerts::PlatformVerifier).build());
-    };
-    let load = || -> anyhow::Result<RootCerts> {
-        let pem = fs_err::read(&file)?;
-        let mut certificates = Vec::new();
-        for item in ureq::tls::parse_pem(&pem) {
-            if let PemItem::Certificate(certificate) = item? {
-                certificates.push(certificate);
-            }
-        }
-        anyhow::ensure!(!certificates.is_empty(), "{file} holds no certificate");
-        Ok(certificates.into())
-    };
-    let roots = load().map_err(|error| Failure::usage(format!("SSL_CERT_FILE cannot be used: {error:#}")))?;
-    Ok(TlsConfig::builder().root_certs(roots).build())
-}
-
-fn load_proxy(scheme: &str, host: &str, variable: Variable<'_>) -> anyhow::Result<Option<(&'static str, ureq::Proxy)>> {
-    let Some((name, url)) = choose_proxy(scheme, host, variable) else { return Ok(None) };
-    // The address may hold a password, so it is not shown.
-    let proxy = ureq::Proxy::new(&url).map_err(|error| Failure::usage(format!("{name} cannot be used: {error}")))?;
-    Ok(Some((name, proxy)))
-}
-
-/// The variable that counts for a host, and its value. An upper-case `HTTP_PROXY` does not: a CGI server sets it from
-/// a request's header.
-fn choose_proxy(scheme: &str, host: &str, variable: Variable<'_>) -> Option<(&'static str, String)> {
-    let names: &[&'static str] = if scheme == "https" {
-        &["https_proxy", "HTTPS_PROXY", "all_proxy", "ALL_PROXY"]
-    } else {
-        &["http_proxy", "all_proxy", "ALL_PROXY"]
-    };
-    let found = names.iter().find_map(|name| Some((*name, variable(name)?)))?;
-    let exempt = variable("no_proxy").or_else(|| variable("NO_PROXY")).unwrap_or_default();
-    (!is_exempt(host, &exempt)).then_some(found)
-}
-
-/// Whether a list of hosts and domains (commas or spaces between, `*` for all) names the host.
-fn is_exempt(host: &str, list: &str) -> bool {
-    let host = host.trim_matches(['[', ']']).trim_end_matches('.').to_ascii_lowercase();
-    list.split([',', ' ']).map(str::trim).filter(|entry| !entry.is_empty()).any(|entry| {
-        let entry = entry.trim_matches(['[', ']']).trim_matches('.').to_ascii_lowercase();
-        entry == "*" || host == entry || host.strip_suffix(&entry).is_some_and(|rest| rest.ends_with('.'))
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    type Environment = &'static [(&'static str, &'static str)];
-
-    #[test]
-    fn the_proxy_is_chosen_as_curl_does() {
-        let cases: &[(&str, &str, Environment, Option<&str>)] = &[
-            ("https", "api.acme.test", &[("HTTPS_PROXY", "a")], Some("a")),
-            ("https", "api.acme.test", &[("HTTPS_PROXY", "a"), ("https_proxy", "b")], Some("b")),
-            ("https", "api.acme.test", &[("ALL_PROXY", "c")], Some("c")),
-            ("https", "api.acme.test", &[("http_proxy", "d")], None),
-            ("http", "127.0.0.1", &[("HTTPS_PROXY", "a"), ("HTTP_PROXY", "b")], None),
-            ("http", "acme.test", &[("http_proxy", "d")], Some("d")),
-            ("https", "api.acme.test", &[("HTTPS_PROXY", "a"), ("NO_PROXY", "acme.test")], None),
-            ("https", "api.acme.test", &[("HTTPS_PROXY", "a"), ("NO_PROXY", "x.test, .Acme.test")], None),
-            ("https", "api.acme.test", &[("HTTPS_PROXY", "a"), ("NO_PROXY", "me.test")], Some("a")),
-            ("https", "api.acme.test", &[("HTTPS_PROXY", "a"), ("NO_PROXY", "*")], None),
-            ("https", "[::1]", &[("HTTPS_PROXY", "a"), ("NO_PROXY", "::1")], None),
-        ];
-        for (scheme, host, environment, expected) in cases {
-            let variable =
-                |name: &str| environment.iter().find(|(other, _)| *other == name).map(|(_, value)| (*value).to_owned());
-            let found = choose_proxy(scheme, host, &variable).map(|(_, value)| value);
-            assert_eq!(found.as_deref(), *expected, "{scheme} {host} {environment:?}");
-        }
-    }
 
     #[test]
     fn what_cannot_be_used_is_named() {

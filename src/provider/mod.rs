@@ -26,7 +26,7 @@ use crate::interrupt::Interrupt;
 use crate::session::record::{ToolCall, Usage};
 
 /// As much of the beginning of `text` as fits, without tearing a character.
-fn cut(text: &str, bytes_max: usize) -> &str {
+pub(crate) fn cut(text: &str, bytes_max: usize) -> &str {
     let mut end = text.len().min(bytes_max);
     while !text.is_char_boundary(end) {
         end -= 1;

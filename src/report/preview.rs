@@ -80,6 +80,7 @@ pub fn body(preview: &Preview) -> Vec<Line> {
         Preview::Command { argv, cwd, stdin, background } => command(argv, cwd, stdin.as_deref(), *background),
         Preview::Patch { diff, .. } => self::diff(diff, "  "),
         Preview::Read { path, .. } => vec![Line::plain(&format!("  reads {path}"))],
+        Preview::Fetch { url } => vec![Line::plain(&format!("  fetches {url}"))],
         Preview::Tool { arguments } => {
             let pretty = object::to_pretty_json(arguments);
             Line::all(Tone::Plain, "  ", "  ", &pretty)
@@ -207,6 +208,13 @@ mod tests {
         );
         let plain = command_preview(&["sh", "-c", "one\n$ two"]);
         assert_eq!(paint(&body(&plain), false), "  $ sh -c 'one\n  > $ two'\n");
+    }
+
+    #[test]
+    fn a_url_is_shown_whole_and_escaped() {
+        let url = format!("https://example.org/{}\u{202e}?x", "a".repeat(500));
+        let shown = paint(&body(&Preview::Fetch { url: url.clone() }), false);
+        assert_eq!(shown, format!("  fetches {}\n", url.replace('\u{202e}', "\\u{202e}")));
     }
 
     #[test]

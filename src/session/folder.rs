@@ -65,6 +65,15 @@ impl<'a> StateFolder<'a> {
         Self { workspace, elsewhere }
     }
 
+    /// The folder that holds sessions and the cache, if there is one.
+    pub fn root(&self) -> Option<Root> {
+        match &self.elsewhere {
+            None => self.workspace.root.folder(Path::new(".attini")),
+            Some(elsewhere) => Root::open(elsewhere),
+        }
+        .ok()
+    }
+
     /// The folder of an existing session; `None` where there is no such folder.
     pub fn open(&self, name: &str) -> anyhow::Result<Option<SessionFolder>> {
         ensure_name(name)?;

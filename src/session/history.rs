@@ -184,7 +184,10 @@ impl History {
                 this.0, this.1, last.0, last.1
             ));
         }
-        ensure_countable(this.0.max(this.1))?;
+        if this.0 != self.turn() {
+            return Err(format!("a reply of turn {} while turn {} is the latest", this.0, self.turn()));
+        }
+        ensure_countable(this.1)?;
         let round = self.entries.len();
         let mut calls = HashMap::new();
         for (index, call) in assistant.tool_calls.iter().enumerate() {
@@ -410,5 +413,7 @@ impl CallProgress {
     }
 }
 
+#[cfg(test)]
+mod mixtures;
 #[cfg(test)]
 mod tests;

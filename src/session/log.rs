@@ -105,10 +105,10 @@ impl Log {
     pub fn append(&mut self, record: &Record) -> anyhow::Result<()> {
         self.ensure_whole()?;
         let bytes = line(record)?;
-        if let Err(violation) = self.history.apply(record) {
-            // Our own record: the turn did what it must never do.
-            panic!("a record would break the conversation: {violation}");
-        }
+        // Refused for what the log held before, a count at its end say; what is refused leaves no trace.
+        self.history
+            .apply(record)
+            .map_err(|violation| Failure::corrupt(format!("a record would break the conversation: {violation}")))?;
         if let Err(error) = self.file.write_all(&bytes) {
             // A fragment would be cut off at the next load anyway; with no space left the cut still succeeds.
             let _ = self.file.set_len(self.length);

@@ -6,6 +6,7 @@
 pub mod command;
 #[cfg(test)]
 pub(crate) mod fake;
+pub mod fetch;
 pub mod heartbeat;
 pub mod list;
 pub mod output;
@@ -28,9 +29,10 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::interrupt::Interrupt;
-use crate::permission::Access;
+use crate::permission::{Access, HostVerdict};
 use crate::session::folder::SessionFolder;
 use crate::session::record::{Attachment, PlannedFile, ResultStatus};
+use crate::workspace::root::Root;
 use crate::workspace::{Workspace, World};
 
 /// A tool of any source. All methods but `run` leave the world as it is.
@@ -129,6 +131,9 @@ pub enum Preview {
         path: String,
         why: String,
     },
+    Fetch {
+        url: String,
+    },
     /// Any other tool.
     Tool {
         arguments: Value,
@@ -167,6 +172,10 @@ pub struct Surroundings<'a> {
     pub limits: &'a Limits,
     /// The names of environment variables that no child gets: attini's keys, less `[environment] pass`.
     pub withheld_variables: &'a [String],
+    /// What the rules say now of fetching from a host: a redirect may lead to any.
+    pub fetch_verdict: &'a (dyn Fn(&str) -> HostVerdict + Sync),
+    /// The folder that holds `cache/`: `.attini`, or `$ATTINI_STATE_DIR`. `None`: nothing is kept.
+    pub state: Option<&'a Root>,
 }
 
 /// The bounds of a tool's work.
@@ -191,6 +200,8 @@ pub struct Work<'a> {
     /// Names the output file and the before-images: the operation's id, safe as a file name.
     pub label: &'a str,
     pub interrupt: &'a Interrupt,
+    /// A person decided on this very call, rather than a rule.
+    pub approved_by_person: bool,
     /// Takes output as it comes, for a person who watches; called from any thread.
     pub live: &'a (dyn Fn(&[u8]) + Sync),
     /// How many bytes of output there have been so far, for the heartbeat.

@@ -1,7 +1,7 @@
 //! `read`: the lines of a text file of any size, or the name of what a file is instead.
 
 mod lines;
-mod sniff;
+pub(in crate::tool) mod sniff;
 
 use std::fs::File;
 use std::io::{self, Read as _};

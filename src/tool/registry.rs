@@ -11,6 +11,7 @@ use crate::config::{Config, Run};
 use crate::provider::AdvertisedTool;
 use crate::session::record::FanOut;
 use crate::tool::command::Command;
+use crate::tool::fetch::Fetch;
 use crate::tool::list::List;
 use crate::tool::patch::Patch;
 use crate::tool::read::Read;
@@ -142,6 +143,7 @@ pub fn builtin_tools() -> Vec<Arc<dyn Tool>> {
         Arc::new(List::new()),
         Arc::new(Read::new()),
         Arc::new(Search::new()),
+        Arc::new(Fetch::new()),
         Arc::new(Patch::new()),
         Arc::new(Command::new()),
     ]

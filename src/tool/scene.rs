@@ -8,6 +8,7 @@ use serde_json::Value;
 
 use super::{Assessment, Limits, Outcome, Overlay, Refusal, Surroundings, Tool, Work};
 use crate::interrupt::Interrupt;
+use crate::permission::HostVerdict;
 use crate::session::folder::SessionFolder;
 use crate::workspace::root::Root;
 use crate::workspace::{Workspace, World};
@@ -84,6 +85,8 @@ impl Scene {
             written: &self.written,
             limits: &self.limits,
             withheld_variables: &[],
+            fetch_verdict: &|_| HostVerdict::Asks,
+            state: None,
         }
     }
 
@@ -105,6 +108,7 @@ impl Scene {
             files: &[],
             label: "call_1",
             interrupt: &self.interrupt,
+            approved_by_person: false,
             live: &|_| {},
             output_bytes: &std::sync::atomic::AtomicU64::new(0),
         })

@@ -17,7 +17,7 @@ use crate::call::planned::{Answer, Next, OpenOperation, Parked, Planned, Ready, 
 use crate::call::repeated::{self, Memory, Prospect};
 use crate::call::settled::Decisions;
 use crate::clock;
-use crate::permission::Rule;
+use crate::permission::{Rule, host_verdict};
 use crate::provider::Finish;
 use crate::report::Reporter;
 use crate::report::event::{CallLabel, Event};
@@ -321,12 +321,15 @@ impl Turn<'_> {
         let concurrency = usize::try_from(self.settings.concurrency).unwrap_or(usize::MAX);
         let limits = self.settings.tool_limits();
         let written = self.history().written().clone();
+        let (rules, fetch_run) = (&self.rules, self.fetch_run());
         let surroundings = Surroundings {
             workspace: self.workspace,
             session: Some(self.folder),
             written: &written,
             limits: &limits,
             withheld_variables: &self.withheld_variables,
+            fetch_verdict: &|host| host_verdict(host, fetch_run, rules),
+            state: self.state.as_ref(),
         };
         let turn = self.log.history().turn();
         let journal = Mutex::new(Journal {

@@ -18,8 +18,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crate::call::repeated::Memory;
+use crate::config::Run;
 use crate::interrupt::Interrupt;
-use crate::permission::Rules;
+use crate::permission::{Rules, host_verdict};
 use crate::provider::Connected;
 use crate::report::Reporter;
 use crate::session::folder::SessionFolder;
@@ -29,11 +30,14 @@ use crate::session::record::TurnSettings;
 use crate::tool::Surroundings;
 use crate::tool::registry::Registry;
 use crate::workspace::Workspace;
+use crate::workspace::root::Root;
 
 /// A turn that this invocation runs.
 pub struct Turn<'a> {
     pub workspace: &'a Workspace,
     pub folder: &'a SessionFolder,
+    /// The folder that holds `cache/`.
+    pub state: Option<Root>,
     pub log: Log,
     pub settings: TurnSettings,
     pub registry: Arc<Registry>,
@@ -74,15 +78,23 @@ impl Turn<'_> {
         }
     }
 
+    /// What config says of the tool `fetch`, for the hosts that it is led to.
+    pub(crate) fn fetch_run(&self) -> Option<Run> {
+        self.registry.find("fetch").and_then(|tool| tool.run)
+    }
+
     /// Calls `work` with what surrounds the turn's calls.
     pub(crate) fn with_surroundings<T>(&self, work: impl FnOnce(&Surroundings<'_>) -> T) -> T {
         let limits = self.settings.tool_limits();
+        let (rules, fetch_run) = (&self.rules, self.fetch_run());
         work(&Surroundings {
             workspace: self.workspace,
             session: Some(self.folder),
             written: self.history().written(),
             limits: &limits,
             withheld_variables: &self.withheld_variables,
+            fetch_verdict: &|host| host_verdict(host, fetch_run, rules),
+            state: self.state.as_ref(),
         })
     }
 

@@ -37,6 +37,12 @@ impl Root {
         &self.path
     }
 
+    /// The path as text, for what can hold no other: JSON, messages. Bytes that are no UTF-8 become replacement
+    /// characters.
+    pub fn shown(&self) -> String {
+        self.path.to_string_lossy().into_owned()
+    }
+
     /// Opens a folder below. `.` or an empty path is this folder itself.
     pub fn folder(&self, relative: &Path) -> io::Result<Self> {
         let fd = self.open_fd(relative, FOLDER_FLAGS, Mode::empty())?;

@@ -178,11 +178,12 @@ fn after_a_write_that_failed_nothing_more_is_written_and_nothing_is_remembered()
 }
 
 #[test]
-#[should_panic(expected = "a record would break the conversation: the turn goes back: 1 follows 1")]
-fn a_record_of_our_own_that_contradicts_is_our_fault() {
+fn a_record_that_contradicts_is_refused_and_leaves_no_trace() {
     let place = Place::new();
     let mut log = Log::create(&place.session, &[session(), user(1)]).unwrap();
-    drop(log.append(&user(1)));
+    let failure = Failure::of(&log.append(&user(1)).unwrap_err());
+    assert_eq!(failure.status, Status::Corrupt);
+    assert_eq!(fs_err::read(place.path()).unwrap(), bytes_of(&[session(), user(1)]));
 }
 
 #[test]

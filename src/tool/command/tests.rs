@@ -47,6 +47,8 @@ impl Case {
             written,
             limits: &self.limits,
             withheld_variables: &self.withheld,
+            fetch_verdict: &|_| crate::permission::HostVerdict::Asks,
+            state: None,
         }
     }
 
@@ -79,6 +81,7 @@ impl Case {
             files: &[],
             label: "call_1",
             interrupt: &self.interrupt,
+            approved_by_person: false,
             live: &live,
             output_bytes: &self.output_bytes,
         })

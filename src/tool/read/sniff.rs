@@ -4,7 +4,7 @@
 const NUL_SEARCH_BYTES: usize = 8192;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Content {
+pub(in crate::tool) enum Content {
     /// Text, or what can be shown as such.
     Text,
     Image {
@@ -31,7 +31,7 @@ const SIGNATURES: [(&[u8], &str); 12] = [
 ];
 
 /// `beginning` is the whole file, or at least [`NUL_SEARCH_BYTES`] of it.
-pub(super) fn content(beginning: &[u8]) -> Content {
+pub(in crate::tool) fn content(beginning: &[u8]) -> Content {
     if let Some(image) = image(beginning) {
         return image;
     }

@@ -334,6 +334,7 @@ impl House {
         Turn {
             workspace: &self.workspace,
             folder: &self.session,
+            state: None,
             elapsed_before_ms: log.history().spent().elapsed_ms,
             log,
             registry: Arc::new(self.registry(&settings)),

@@ -68,6 +68,8 @@ impl Case {
             written: &self.written,
             limits: &LIMITS,
             withheld_variables: &[],
+            fetch_verdict: &|_| crate::permission::HostVerdict::Asks,
+            state: None,
         }
     }
 
@@ -89,6 +91,7 @@ impl Case {
             files,
             label: "call_1",
             interrupt: &Interrupt::default(),
+            approved_by_person: false,
             live: &|_| {},
             output_bytes: &std::sync::atomic::AtomicU64::new(0),
         })

@@ -6,10 +6,16 @@
 use std::borrow::Cow;
 use std::sync::{PoisonError, RwLock};
 
+use memchr::memmem;
+
 /// A value of this length is a secret, whatever it is made of.
 pub const SECRET_BYTES_MIN: usize = 20;
-/// A value of this length is a secret if it mixes letters and digits.
+/// A value of this length is a secret if it mixes letters and digits, or letters of both cases.
 pub const MIXED_SECRET_BYTES_MIN: usize = 8;
+/// A value of this length is a secret if it is more than one word.
+pub const PHRASE_SECRET_BYTES_MIN: usize = 12;
+/// How the keys of many services begin; nothing but a key does.
+const SECRET_PREFIX: &str = "sk-";
 
 static KEYS: RwLock<Vec<Key>> = RwLock::new(Vec::new());
 
@@ -28,8 +34,14 @@ impl Key {
 /// Whether a key's value looks like a secret. Local services take any word for a key (`ollama`, `not-needed`), and
 /// masking an ordinary word would tear what a model writes: the calls that are run are those recorded.
 pub fn is_secret(value: &str) -> bool {
-    let mixes = value.contains(char::is_alphabetic) && value.contains(|letter: char| letter.is_ascii_digit());
-    value.len() >= SECRET_BYTES_MIN || (mixes && value.len() >= MIXED_SECRET_BYTES_MIN)
+    let has = |kind: fn(char) -> bool| value.contains(kind);
+    let mixes = has(char::is_alphabetic) && has(|letter| letter.is_ascii_digit())
+        || has(|letter| letter.is_lowercase()) && has(|letter| letter.is_uppercase());
+    let phrase = value.contains(|letter: char| !letter.is_alphanumeric());
+    value.len() >= SECRET_BYTES_MIN
+        || mixes && value.len() >= MIXED_SECRET_BYTES_MIN
+        || phrase && value.len() >= PHRASE_SECRET_BYTES_MIN
+        || value.starts_with(SECRET_PREFIX) && value.len() > SECRET_PREFIX.len()
 }
 
 /// Masks `value` from now on, as the value of the environment variable of that name, if it looks like a secret.
@@ -70,8 +82,8 @@ pub fn apply(text: &str) -> Cow<'_, str> {
 /// next piece tells.
 pub struct Stream {
     keys: Vec<Key>,
-    /// The bytes that a key begins with; keys are compared nowhere else, for outputs may be long.
-    begins: [bool; 256],
+    /// One for each key, for outputs may be long.
+    finders: Vec<memmem::Finder<'static>>,
     held: Vec<u8>,
 }
 
@@ -84,21 +96,21 @@ impl Default for Stream {
 impl Stream {
     pub fn new() -> Self {
         let keys = keys();
-        let mut begins = [false; 256];
-        for first in keys.iter().filter_map(|key| key.value.bytes().next()) {
-            begins[usize::from(first)] = true;
-        }
-        Self { keys, begins, held: Vec::new() }
+        let finders = keys.iter().map(|key| memmem::Finder::new(key.value.as_bytes()).into_owned()).collect();
+        Self { keys, finders, held: Vec::new() }
     }
 
     /// Takes a piece and returns what is certain of it and of those before.
     pub fn push(&mut self, piece: &[u8]) -> Vec<u8> {
         let mut bytes = std::mem::take(&mut self.held);
         bytes.extend_from_slice(piece);
-        let (mut out, rest) = self.replace(bytes);
-        let certain = rest.len() - self.uncertain(&rest);
-        out.extend_from_slice(&rest[..certain]);
-        self.held = rest[certain..].to_vec();
+        let (mut out, end) = self.replace(&bytes);
+        let certain = bytes.len() - self.uncertain(&bytes[end..]);
+        self.held = bytes.split_off(certain);
+        if end == 0 {
+            return bytes;
+        }
+        out.extend_from_slice(&bytes[end..]);
         out
     }
 
@@ -107,27 +119,25 @@ impl Stream {
         std::mem::take(&mut self.held)
     }
 
-    /// Replaces whole keys; returns what lies up to the end of the last one, replaced, and what follows it.
-    fn replace(&self, bytes: Vec<u8>) -> (Vec<u8>, Vec<u8>) {
+    /// Replaces whole keys; returns what lies up to the end of the last one, replaced, and where that end is.
+    fn replace(&self, bytes: &[u8]) -> (Vec<u8>, usize) {
         let mut out = Vec::new();
-        let mut from = 0;
-        let mut at = 0;
-        while let Some(ahead) = bytes[at..].iter().position(|byte| self.begins[usize::from(*byte)]) {
-            at += ahead;
-            match self.keys.iter().find(|key| bytes[at..].starts_with(key.value.as_bytes())) {
-                Some(key) => {
-                    out.extend_from_slice(&bytes[from..at]);
-                    out.extend_from_slice(key.replacement().as_bytes());
-                    at += key.value.len();
-                    from = at;
+        let mut end = 0;
+        let mut next: Vec<Option<usize>> = self.finders.iter().map(|finder| finder.find(bytes)).collect();
+        // Of two keys at one place the first is the longer one.
+        while let Some((at, key)) =
+            next.iter().zip(&self.keys).filter_map(|(at, key)| Some(((*at)?, key))).min_by_key(|(at, _)| *at)
+        {
+            out.extend_from_slice(&bytes[end..at]);
+            out.extend_from_slice(key.replacement().as_bytes());
+            end = at + key.value.len();
+            for (next, finder) in next.iter_mut().zip(&self.finders) {
+                if next.is_some_and(|at| at < end) {
+                    *next = finder.find(&bytes[end..]).map(|at| end + at);
                 }
-                None => at += 1,
             }
         }
-        if from == 0 {
-            return (out, bytes);
-        }
-        (out, bytes[from..].to_vec())
+        (out, end)
     }
 
     /// How many bytes at the end of `rest` are the beginning of a key.
@@ -149,14 +159,22 @@ mod tests {
 
     #[test]
     fn an_ordinary_word_is_no_secret() {
-        for word in ["", "x", "ollama", "EMPTY", "sk-test", "function", "lm-studio", "not-needed", "sk-no-key-required"]
-        {
+        for word in ["", "x", "ollama", "EMPTY", "sk-", "function", "lm-studio", "not-needed"] {
             assert!(!is_secret(word), "{word}");
         }
         for number in ["12345678", "1234567", "a234567"] {
             assert!(!is_secret(number), "{number}");
         }
-        for secret in ["sk-12345", "0123456789abcdef", "hf_NoDigitsButQuiteLong", "sk-proj-0123456789"] {
+        for secret in [
+            "sk-12345",
+            "sk-test",
+            "sk-no-key-required",
+            "secret-of-ours",
+            "MixedCase",
+            "0123456789abcdef",
+            "hf_NoDigitsButQuiteLong",
+            "sk-proj-0123456789",
+        ] {
             assert!(is_secret(secret), "{secret}");
         }
     }
@@ -174,7 +192,7 @@ mod tests {
         let whole = "before sk-mask-0123456789 after sk-mask-01 sk-sk-mask-0123456789";
         let expected = "before [TEST_MASK_KEY masked] after sk-mask-01 sk-[TEST_MASK_KEY masked]";
         assert_eq!(apply(whole), expected);
-        for size in 1..whole.len() {
+        for size in 1..=whole.len() {
             let mut stream = Stream::new();
             let mut out = Vec::new();
             for piece in whole.as_bytes().chunks(size) {
@@ -182,6 +200,25 @@ mod tests {
             }
             out.extend(stream.finish());
             assert_eq!(String::from_utf8_lossy(&out), expected, "pieces of {size} bytes");
+        }
+    }
+
+    #[test]
+    fn of_keys_that_overlap_the_first_is_masked_and_of_two_at_one_place_the_longer() {
+        register("TEST_OVERLAP_LONG", "~overlap~abc~def");
+        register("TEST_OVERLAP_SHORT", "~overlap~abc");
+        register("TEST_OVERLAP_LATE", "~def~ijkl");
+        for (whole, expected) in [
+            ("~overlap~abc~def~ijkl", "[TEST_OVERLAP_LONG masked]~ijkl"),
+            (
+                "~overlap~abc ~def~ijkl ~overlap~abc",
+                "[TEST_OVERLAP_SHORT masked] [TEST_OVERLAP_LATE masked] [TEST_OVERLAP_SHORT masked]",
+            ),
+        ] {
+            let mut stream = Stream::new();
+            let mut out = stream.push(whole.as_bytes());
+            out.extend(stream.finish());
+            assert_eq!(String::from_utf8_lossy(&out), expected);
         }
     }
 }

@@ -571,6 +571,33 @@ fn a_command_that_a_kill_cut_short_is_unknown_and_not_run_again() {
     assert_eq!(case.outcome_of("call_3").0, "ok");
 }
 
+/// The log of a patch up to where it is started.
+fn started_patch() -> Case {
+    let whole = case().script([reply().create("docs/a.txt", "new\n"), reply().text("done")]);
+    whole.run(["tell", "go", "--allow", "write:docs"]).exit(0);
+    let records = whole.records();
+    let started = records.iter().position(|record| record["type"] == "tool_start").expect("it was started") + 1;
+    case().planted_log("main", json_lines(records[..started].iter().cloned()))
+}
+
+#[test]
+fn the_temporary_files_of_a_patch_that_a_kill_cut_short_are_removed() {
+    for arguments in [&["resume"][..], &["approve"], &["tell", "go on"]] {
+        let case = started_patch();
+        // The highest process id that Linux allows is 4194304, so that nobody has this one.
+        let (left, others) = ("docs/.attini-tmp-4999999-17-0", ["docs/.attini-tmp-mine", ".attini-tmp-4999999-17-0"]);
+        case.write(left, "ne");
+        for path in others {
+            case.write(path, "kept");
+        }
+        case.server().script([reply().text("done")]);
+        case.run(arguments).exit(0);
+        assert_eq!(case.outcome_of("call_1").0, "cancelled");
+        assert!(!case.exists(left) && !case.exists("docs/a.txt"), "{arguments:?}");
+        assert!(others.iter().all(|path| case.exists(path)), "{arguments:?}");
+    }
+}
+
 #[test]
 fn an_interrupted_continuation_leaves_what_was_not_started_pending() {
     let case = case()

@@ -1,7 +1,7 @@
 //! `attini demo`: a throw-away workspace in which the built-in scripted model plays a first turn.
 
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 
 use anyhow::Context;
 
@@ -14,6 +14,7 @@ use crate::failure::Failure;
 use crate::interrupt::Interrupt;
 use crate::report::line::{Line, Tone};
 use crate::report::shell_quote;
+use crate::workspace::git;
 
 const PROMPT: &str = "The greeting is misspelt. Find it, mend it, and run the test.";
 const MODEL: &str = "scripted/demo";
@@ -44,12 +45,12 @@ pub fn run(parsed: Parsed, environment: Environment, interrupt: Interrupt) -> an
     let options = TurnOptions { model: Some(MODEL.to_owned()), ..TurnOptions::default() };
     let status = tell::tell(&invocation, PROMPT, &options)?;
     if status == Status::AwaitingApproval {
-        let git = shell_quote(["git", "-C", &shown, "diff"]);
+        let typed = shell_quote(["git", "-C", &shown, "diff"]);
         invocation.reporter.notice(&[
             Line::empty(),
             Line::new(Tone::Heading, "What you see here:"),
             Line::plain("The patch ran unasked, for git can give back the file as it was. See what it changed:"),
-            Line::plain(&format!("  {git}")),
+            Line::plain(&format!("  {typed}")),
             Line::plain("A program runs only with your consent, so the turn was written down and attini exited (10)."),
             Line::plain("Approve it with the first of the commands above, and the turn ends with the answer."),
         ]);
@@ -86,14 +87,16 @@ fn fill(folder: &Path) -> anyhow::Result<()> {
         &["add", "--all"],
         &["-c", "user.name=attini demo", "-c", "user.email=demo@localhost", "commit", "--quiet", "--message=Greet"],
     ] {
-        git(folder, arguments)?;
+        run_git(folder, arguments)?;
     }
     Ok(())
 }
 
 /// Runs git by its own defaults: no hooks, no signing, no templates of the user's.
-fn git(folder: &Path, arguments: &[&str]) -> anyhow::Result<()> {
-    let output = Command::new("git")
+fn run_git(folder: &Path, arguments: &[&str]) -> anyhow::Result<()> {
+    let no_git = |why: String| Failure::new(Status::Error, why).hint("the demo needs git");
+    let mut command = git::program().ok_or_else(|| no_git("there is no git in the PATH".to_owned()))?;
+    let output = command
         .arg("-C")
         .arg(folder)
         .args(["-c", "core.hooksPath=/dev/null", "-c", "commit.gpgSign=false", "-c", "init.templateDir="])
@@ -104,9 +107,7 @@ fn git(folder: &Path, arguments: &[&str]) -> anyhow::Result<()> {
         .env_remove("GIT_INDEX_FILE")
         .stdin(Stdio::null())
         .output()
-        .map_err(|error| {
-            Failure::new(Status::Error, format!("git cannot be started: {error}")).hint("the demo needs git")
-        })?;
+        .map_err(|error| no_git(format!("git cannot be started: {error}")))?;
     if output.status.success() {
         return Ok(());
     }

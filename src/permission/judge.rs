@@ -3,7 +3,8 @@
 //! For each access the last rule that matches decides; where none does, `[tools.NAME] run`, else what the access is. A
 //! rule that allows, and may not open an access, does not match it. Some accesses are opened by nothing so general as a
 //! tool's name or `run = "allow"`: secrets, what lies outside the workspace, and files that always ask. A secret needs a
-//! `read` rule for that very path, since a rule for the folder was hardly meant for it.
+//! `read` rule for that very path, since a rule for the folder was hardly meant for it. A path that is written as one in
+//! the workspace opens nothing outside it; see [`super::path`].
 
 use std::path::Path;
 
@@ -200,15 +201,15 @@ impl<'a> Judged<'a> {
                 }
             }
             (Rule::Read { allow, .. }, Some(Access::Read(read))) => {
-                let Some(path) = entry.path.as_deref() else { return false };
+                let Some(path) = &entry.path else { return false };
                 // The session's own files have no path that a rule could name.
                 read.place != Place::Session
-                    && path::covers(path, &read.path)
-                    && (!allow || !read.secret || path == read.path)
+                    && path.covers(&read.path, *allow)
+                    && (!allow || !read.secret || path.resolved == read.path)
             }
             (Rule::Write { allow, .. }, Some(Access::Write(write))) => {
-                let Some(path) = entry.path.as_deref() else { return false };
-                path::covers(path, &write.path) && (!allow || !(write.always_asks || write.never.is_some()))
+                let Some(path) = &entry.path else { return false };
+                path.covers(&write.path, *allow) && (!allow || !(write.always_asks || write.never.is_some()))
             }
             (Rule::Fetch { allow, host, .. }, Some(Access::Fetch(fetch))) => {
                 host::matches(host, &fetch.host) || (!allow && host == "*")

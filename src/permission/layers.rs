@@ -6,9 +6,10 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Result;
 
+use super::Rule;
 use super::file::{self, RulesFile};
+use super::path::RulePath;
 use super::starters::leaves_open;
-use super::{Rule, path};
 use crate::config::Trust;
 use crate::session::folder::SessionFolder;
 use crate::session::record::{RuleMatch, Scope};
@@ -27,7 +28,7 @@ pub struct Entry {
     pub scope: Scope,
     pub rule: Rule,
     /// What a `read` or `write` rule's path resolves to.
-    pub(super) path: Option<PathBuf>,
+    pub(super) path: Option<RulePath>,
 }
 
 impl Entry {
@@ -79,9 +80,9 @@ fn entry(root: &Path, scope: Scope, rule: Rule) -> Entry {
     Entry { scope, path: resolved(root, &rule), rule }
 }
 
-fn resolved(root: &Path, rule: &Rule) -> Option<PathBuf> {
+fn resolved(root: &Path, rule: &Rule) -> Option<RulePath> {
     match rule {
-        Rule::Write { path: written, .. } | Rule::Read { path: written, .. } => Some(path::resolve(root, written)),
+        Rule::Write { path: written, .. } | Rule::Read { path: written, .. } => Some(RulePath::new(root, written)),
         Rule::Command { .. } | Rule::Fetch { .. } | Rule::Tool { .. } => None,
     }
 }
@@ -143,7 +144,19 @@ pub fn load(sources: &Sources<'_>) -> Result<(Rules, Vec<String>)> {
         );
         list.push((Scope::CommandLine, rule.clone()));
     }
-    Ok((Rules::new(sources.workspace.root.path(), list), warnings))
+    let rules = Rules::new(sources.workspace.root.path(), list);
+    warnings.extend(rules.entries.iter().filter_map(stray_warning));
+    Ok((rules, warnings))
+}
+
+/// What to warn of where a link leads an allowing rule's path out of the workspace.
+fn stray_warning(entry: &Entry) -> Option<String> {
+    let path = entry.path.as_ref().filter(|path| path.strays && entry.rule.allows())?;
+    Some(format!(
+        "{} allows nothing: a link leads its path out of the workspace, to {}; a rule for that place names it itself",
+        entry.rule.to_line(),
+        path.resolved.display()
+    ))
 }
 
 /// What to warn of in a rule that a person wrote: it means more, or less, than it seems to.
@@ -293,6 +306,25 @@ mod tests {
             assert_eq!(failure.status, Status::Usage);
             assert!(failure.message.contains("permissions.jsonl:2: the field `type`"), "{}", failure.message);
         }
+    }
+
+    #[test]
+    fn a_rule_that_a_link_leads_out_is_warned_of() {
+        let case = Case::new();
+        let root = case.workspace.root.path();
+        std::os::unix::fs::symlink("../user", root.join("dir")).unwrap();
+        let option = |text, allow| Rule::parse_option(text, allow).unwrap();
+        let options = [option("write:dir/n", true), option("write:dir/n", false), option("read:../user", true)];
+        let (_, warnings) = case.load(&case.trust(&[]), &options).unwrap();
+        let leads_to = root.parent().unwrap().join("user/n");
+        assert_eq!(
+            warnings,
+            [format!(
+                "{{\"type\":\"write\",\"allow\":true,\"path\":\"dir/n\"}} allows nothing: a link leads its path out of \
+                 the workspace, to {}; a rule for that place names it itself",
+                leads_to.display()
+            )]
+        );
     }
 
     #[test]

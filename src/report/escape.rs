@@ -35,17 +35,35 @@ fn is_hidden(letter: char) -> bool {
 }
 
 fn escape_where(text: &str, shown: impl Fn(char) -> bool) -> Cow<'_, str> {
-    let Some(first) = text.find(&shown) else { return Cow::Borrowed(text) };
+    let Some(first) = position(text, &shown) else { return Cow::Borrowed(text) };
     let mut escaped = String::with_capacity(text.len() + 16);
-    escaped.push_str(&text[..first]);
-    for letter in text[first..].chars() {
-        if shown(letter) {
-            push_shown(&mut escaped, letter);
-        } else {
-            escaped.push(letter);
-        }
+    let (plain, mut rest) = text.split_at(first);
+    escaped.push_str(plain);
+    while let Some(letter) = rest.chars().next() {
+        push_shown(&mut escaped, letter);
+        rest = &rest[letter.len_utf8()..];
+        let (plain, after) = rest.split_at(position(rest, &shown).unwrap_or(rest.len()));
+        escaped.push_str(plain);
+        rest = after;
     }
     Cow::Owned(escaped)
+}
+
+/// Where the first character is that has to be shown.
+fn position(text: &str, shown: impl Fn(char) -> bool) -> Option<usize> {
+    /// Bytes that are looked at at a time.
+    const BLOCK_BYTES: usize = 64;
+    // Most of what is shown is plain text in lines, which is told much faster by its bytes: no ASCII but line ends and
+    // control characters is ever shown.
+    let mut from = 0;
+    for block in text.as_bytes().chunks(BLOCK_BYTES) {
+        let is_plain = block.iter().all(|byte| (b' '..0x7f).contains(byte) || *byte == b'\n');
+        if !is_plain || (block.contains(&b'\n') && shown('\n')) {
+            break;
+        }
+        from += block.len();
+    }
+    text[from..].find(shown).map(|at| from + at)
 }
 
 fn push_shown(text: &mut String, letter: char) {

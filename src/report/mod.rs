@@ -158,7 +158,12 @@ impl Reporter {
     /// As [`Reporter::print`], for output that programs read (a diff, a script): off a terminal its bytes are kept, but
     /// for masked keys.
     pub fn print_data(&self, text: &str) {
-        self.writer().print_data(text);
+        self.writer().print_data(text.as_bytes());
+    }
+
+    /// As [`Reporter::print_data`], for bytes that need not be text; on a terminal those that are none are shown.
+    pub fn print_bytes(&self, bytes: &[u8]) {
+        self.writer().print_data(bytes);
     }
 
     /// Something the person should know; an event as well.

@@ -60,11 +60,15 @@ struct Sink {
 
 impl Sink {
     fn write(&mut self, text: &str) {
-        if text.is_empty() || self.failed.is_some() {
+        self.write_bytes(text.as_bytes());
+    }
+
+    fn write_bytes(&mut self, bytes: &[u8]) {
+        if bytes.is_empty() || self.failed.is_some() {
             return;
         }
-        self.mid_line = !text.ends_with('\n');
-        let written = self.stream.write_all(text.as_bytes()).and_then(|()| self.stream.flush());
+        self.mid_line = !bytes.ends_with(b"\n");
+        let written = self.stream.write_all(bytes).and_then(|()| self.stream.flush());
         // Whoever read is gone, or the disk is full: what is told is lost, what is recorded is not.
         self.failed = written.err();
     }
@@ -165,7 +169,8 @@ impl Writer {
     }
 
     pub(super) fn live(&mut self, bytes: &[u8]) {
-        if self.is_quiet() {
+        // Nobody sees it, and there may be much of it.
+        if self.is_quiet() || self.stderr.failed {
             return;
         }
         if let Some(heading) = self.progress.heading_of_live_output() {
@@ -242,15 +247,19 @@ impl Writer {
         }
     }
 
-    pub(super) fn print_data(&mut self, text: &str) {
+    pub(super) fn print_data(&mut self, bytes: &[u8]) {
         if self.options.mode != Mode::Text {
             return;
         }
-        let masked = crate::mask::apply(text);
         if self.options.stdout_is_terminal {
-            self.write_stdout(&escape(&masked));
+            let mut stream = ByteStream::default();
+            let text = stream.push(bytes) + &stream.finish();
+            self.write_stdout(&escape(&text));
         } else {
-            self.write_stdout(&masked);
+            let mut mask = crate::mask::Stream::new();
+            let mut masked = mask.push(bytes);
+            masked.extend(mask.finish());
+            self.write_stdout_bytes(&masked);
         }
     }
 
@@ -309,14 +318,21 @@ impl Writer {
             self.stderr.end_line();
             self.flow = flow;
         }
-        let mut shown = String::with_capacity(text.len() + 16);
-        let mut at_line_start = !self.stderr.mid_line;
-        for piece in text.split_inclusive('\n') {
-            if at_line_start {
-                shown.push_str(flow.prefix());
+        // Line ends stay as they are, so that it can be cut into lines afterwards.
+        let text = escape(text);
+        let ends: Vec<usize> = memchr::memchr_iter(b'\n', text.as_bytes()).map(|at| at + 1).collect();
+        let mut shown = String::with_capacity(text.len() + (ends.len() + 1) * flow.prefix().len());
+        let mut from = 0;
+        let is_begun = self.stderr.mid_line;
+        // What is behind the last line end is a line that goes on with the next piece.
+        for to in ends.into_iter().chain([text.len()]) {
+            if from < to {
+                if from > 0 || !is_begun {
+                    shown.push_str(flow.prefix());
+                }
+                shown.push_str(&text[from..to]);
             }
-            shown.push_str(&escape(piece));
-            at_line_start = piece.ends_with('\n');
+            from = to;
         }
         self.stderr.write(&shown);
     }
@@ -367,7 +383,11 @@ impl Writer {
     }
 
     fn write_stdout(&mut self, text: &str) {
-        if text.is_empty() {
+        self.write_stdout_bytes(text.as_bytes());
+    }
+
+    fn write_stdout_bytes(&mut self, bytes: &[u8]) {
+        if bytes.is_empty() {
             return;
         }
         if self.options.stdout_is_terminal {
@@ -376,7 +396,7 @@ impl Writer {
         if self.is_shared() {
             self.stderr.end_line();
         }
-        self.stdout.write(text);
+        self.stdout.write_bytes(bytes);
     }
 
     fn end_stdout_line(&mut self) {

@@ -186,7 +186,7 @@ pub fn execute(program: &Program<'_>, work: &Work<'_>) -> Outcome {
         output.push(piece);
     });
     match ended {
-        Ok(ended) => outcome(&ended, output.finish()),
+        Ok(ended) => outcome(&ended, program.timeout, output.finish()),
         Err(error) => {
             let name = program.argv.first().map_or("", String::as_str);
             Outcome::error("spawn_failed", format!("cannot start {name}: {error}; nothing was run"))
@@ -194,7 +194,7 @@ pub fn execute(program: &Program<'_>, work: &Work<'_>) -> Outcome {
     }
 }
 
-fn outcome(ended: &Ended, kept: Kept) -> Outcome {
+fn outcome(ended: &Ended, timeout: Option<Duration>, kept: Kept) -> Outcome {
     let (status, code) = match ended.how {
         How::Exited(0) => (ResultStatus::Ok, None),
         How::Exited(_) => (ResultStatus::Error, Some("exit_nonzero")),
@@ -203,7 +203,7 @@ fn outcome(ended: &Ended, kept: Kept) -> Outcome {
         How::Interrupted => (ResultStatus::Unknown, Some("interrupted")),
         How::Lost => (ResultStatus::Unknown, Some("status_lost")),
     };
-    let mut content = status_line(ended);
+    let mut content = status_line(ended, timeout);
     if kept.text.is_empty() {
         content.push_str(", no output");
     }
@@ -217,7 +217,7 @@ fn outcome(ended: &Ended, kept: Kept) -> Outcome {
     Outcome { status, code, content, detail: None, attachments: Vec::new(), output_file: kept.output_file }
 }
 
-fn status_line(ended: &Ended) -> String {
+fn status_line(ended: &Ended, timeout: Option<Duration>) -> String {
     let elapsed = seconds(ended.elapsed);
     match ended.how {
         How::Exited(code) => format!("exit code {code}"),
@@ -225,9 +225,11 @@ fn status_line(ended: &Ended) -> String {
             Some(name) => format!("ended by signal {number} ({name})"),
             None => format!("ended by signal {number}"),
         },
-        How::TimedOut => {
-            format!("timed out after {elapsed} s and was stopped with its process group; it may have taken effect")
-        }
+        // The limit and not the time it took, which holds the stopping as well.
+        How::TimedOut => format!(
+            "timed out after {} s and was stopped with its process group; it may have taken effect",
+            seconds(timeout.unwrap_or(ended.elapsed))
+        ),
         How::Interrupted => format!(
             "interrupted after {elapsed} s and stopped with its process group; it may have taken effect, and what it \
              detached may still run"
@@ -238,6 +240,7 @@ fn status_line(ended: &Ended) -> String {
 
 fn seconds(time: Duration) -> String {
     match time.as_secs() {
+        whole if time.subsec_nanos() == 0 => whole.to_string(),
         0..10 => format!("{:.1}", time.as_secs_f64()),
         more => more.to_string(),
     }

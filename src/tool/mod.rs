@@ -87,7 +87,15 @@ pub enum Locality {
 }
 
 /// Files as the patches of this reply that were planned before will leave them, by absolute path; `None`: gone.
-pub type Overlay = BTreeMap<PathBuf, Option<Arc<[u8]>>>;
+pub type Overlay = BTreeMap<PathBuf, Option<LeftFile>>;
+
+/// A file as a patch leaves it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LeftFile {
+    pub bytes: Arc<[u8]>,
+    /// Whether its owner may execute it.
+    pub executable: bool,
+}
 
 /// What a call would do, in terms that a rule, a person and recovery understand.
 #[derive(Debug, Clone, PartialEq)]

@@ -116,7 +116,7 @@ pub fn shorten<'t>(text: &'t str, bytes_max: usize, whole_at: Option<&str>) -> C
     let tail_start = (text.len() - budget / 2..=text.len()).find(is_border).unwrap_or(text.len());
     let (head, tail) = (&text[..head_end], &text[tail_start..]);
     let left_out = &text.as_bytes()[head_end..tail_start];
-    let line = line(left_out.len() as u64, newlines(left_out.iter()), &whereabouts);
+    let line = line(left_out.len() as u64, newlines(left_out), &whereabouts);
     Cow::Owned(join(head, &line, tail))
 }
 
@@ -149,8 +149,8 @@ fn join(head: &str, line: &str, tail: &str) -> String {
     format!("{head}{before}{line}{after}{tail}")
 }
 
-fn newlines<'b>(bytes: impl Iterator<Item = &'b u8>) -> u64 {
-    bytes.filter(|byte| **byte == b'\n').count() as u64
+fn newlines(bytes: &[u8]) -> u64 {
+    memchr::memchr_iter(b'\n', bytes).count() as u64
 }
 
 /// Beginning and end of a stream. As long as nothing was dropped the two together are all of it.
@@ -186,7 +186,7 @@ impl Window {
 
     fn push(&mut self, bytes: &[u8]) {
         self.total_bytes += bytes.len() as u64;
-        self.total_newlines += newlines(bytes.iter());
+        self.total_newlines += newlines(bytes);
         let (to_head, rest) = bytes.split_at(bytes.len().min(self.head_bytes_max - self.head.len()));
         self.head.extend_from_slice(to_head);
         let to_tail = &rest[rest.len().saturating_sub(self.tail_bytes_max)..];

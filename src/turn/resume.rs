@@ -10,7 +10,7 @@ use crate::session::pending::{PendingCall, PendingFile};
 use crate::session::record::{
     DecidedBy, Decision, OperationId, PlannedFile, ResultStatus, Scope, ToolCall, ToolStartRecord, TurnStatus,
 };
-use crate::tool::patch::recover::{Recovery, recover};
+use crate::tool::patch::recover::{Recovery, clean_temporary_files, recover};
 use crate::tool::patch::write::State;
 use crate::workspace::Workspace;
 
@@ -103,8 +103,11 @@ fn recovered(recovery: Recovery) -> (ResultStatus, &'static str, String) {
     }
 }
 
-/// What became of a patch that was started. Where its files cannot be looked at, each is told so.
+/// What became of a patch that was started; the temporary files that it left are removed. Where its files cannot be
+/// looked at, each is told so.
 fn recovery_of(files: &[PlannedFile], workspace: &Workspace) -> Recovery {
+    // What cannot be removed is in nobody's way, and the result tells of the files that count.
+    let _ = clean_temporary_files(files, workspace);
     recover(files, workspace)
         .unwrap_or_else(|_| Recovery::Mixture(files.iter().map(|file| (file.path.clone(), State::Other)).collect()))
 }

@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 
 use sha1::Digest;
 
-use super::{Workspace, git_top_level};
+use super::{Workspace, git_top_level, program};
 
 /// How long git may take for one question.
 const GIT_SECONDS_MAX: u64 = 10;
@@ -131,8 +131,16 @@ pub fn tracks_below(workspace: &Workspace, relative: &Path) -> bool {
     answer(git(workspace.root.path(), &[relative], &[]), deadline).is_ok_and(|listed| !listed.is_empty())
 }
 
-fn git(workspace: &Path, paths: &[&Path], withheld: &[String]) -> Command {
-    let mut command = Command::new("git");
+/// Git as the system has it, never a program of that name in the current folder; `None`: there is none.
+pub fn program() -> Option<Command> {
+    let path = program::absolute_path();
+    let mut command = Command::new(program::find("git", &path)?);
+    command.env("PATH", path);
+    Some(command)
+}
+
+fn git(workspace: &Path, paths: &[&Path], withheld: &[String]) -> Option<Command> {
+    let mut command = program()?;
     command
         .args(["-c", "core.hooksPath=/dev/null", "-c", "core.fsmonitor=false", "-c", "safe.bareRepository=explicit"])
         .args(["--literal-pathspecs", "ls-files", "-s", "-v", "-z", "--"])
@@ -153,15 +161,13 @@ fn git(workspace: &Path, paths: &[&Path], withheld: &[String]) -> Command {
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .process_group(0);
-    command
+    Some(command)
 }
 
 /// What git prints, or why there is no answer, as a reason for a preview.
-fn answer(mut command: Command, deadline: Instant) -> Result<Vec<u8>, String> {
-    let mut child = command.spawn().map_err(|error| match error.kind() {
-        std::io::ErrorKind::NotFound => "there is no git program to ask".to_owned(),
-        _ => format!("git could not be started: {error}"),
-    })?;
+fn answer(command: Option<Command>, deadline: Instant) -> Result<Vec<u8>, String> {
+    let Some(mut command) = command else { return Err("there is no git program to ask".to_owned()) };
+    let mut child = command.spawn().map_err(|error| format!("git could not be started: {error}"))?;
     let outcome = collect(&mut child, deadline);
     if outcome.is_err() {
         stop(&mut child);

@@ -8,6 +8,7 @@ mod group;
 pub mod look;
 pub mod names;
 mod nearest;
+pub mod program;
 pub mod resolve;
 pub mod root;
 pub mod walk;

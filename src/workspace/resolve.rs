@@ -28,6 +28,7 @@ const SESSION_FOLDERS: [&str; 3] = ["outputs", "tasks", "scratchpad"];
 const SESSION_FILE: &str = "conversation.jsonl";
 /// The session's folder that the model may write to.
 const SCRATCHPAD: &str = "scratchpad";
+const IN_GIT_DIRECTORY: &str = "it lies in a git directory";
 
 /// Where a path led.
 struct Followed {
@@ -81,12 +82,16 @@ impl Workspace {
         }
         let scratchpad = session.map(|session| session.root.path().join(SCRATCHPAD));
         // Of the session's own scratchpad only what lies inside it counts.
-        let judged = match &scratchpad {
-            Some(scratchpad) => followed.absolute.strip_prefix(scratchpad).unwrap_or(&followed.absolute),
-            None => &followed.absolute,
-        };
-        if let Some(name) = names::guarded_component(judged) {
+        if let Some(scratchpad) = scratchpad
+            && let Ok(inside) = followed.absolute.strip_prefix(&scratchpad)
+        {
+            return never_writable_inside(&scratchpad, inside);
+        }
+        if let Some(name) = names::guarded_component(&followed.absolute) {
             return Some(format!("it lies in a {} folder", name.display()));
+        }
+        if lies_in_git_directory(followed.absolute.ancestors().skip(1)) {
+            return Some(IN_GIT_DIRECTORY.to_owned());
         }
         let mut looked_at: Vec<&Path> = self.root.path().ancestors().collect();
         looked_at.extend(followed.absolute.ancestors().filter(|folder| !self.root.path().starts_with(folder)));
@@ -126,7 +131,8 @@ fn locate_in_session(inner: &str, written: &str, session: Option<&SessionFolder>
         Err(error) => return Err(Refusal::new("io_error", format!("cannot look at `{written}`: {error}"))),
     };
     let never_writable = if first == SCRATCHPAD {
-        names::guarded_component(&path).map(|name| format!("it lies in a {} folder", name.display()))
+        let inside = path.strip_prefix(SCRATCHPAD).unwrap_or(&path);
+        never_writable_inside(&session.root.path().join(SCRATCHPAD), inside)
     } else {
         Some("of the session's files only those in session:scratchpad/ can be written".to_owned())
     };
@@ -236,6 +242,39 @@ fn kind_of(file_type: FileType) -> Option<Kind> {
     } else {
         Some(Kind::Other)
     }
+}
+
+/// Why nothing may be written at `inside`, by what lies below `top` alone.
+fn never_writable_inside(top: &Path, inside: &Path) -> Option<String> {
+    if let Some(name) = names::guarded_component(inside) {
+        return Some(format!("it lies in a {} folder", name.display()));
+    }
+    let path = top.join(inside);
+    let folders = path.ancestors().skip(1).take_while(|folder| *folder != top);
+    lies_in_git_directory(folders).then(|| IN_GIT_DIRECTORY.to_owned())
+}
+
+/// Whether one of these folders, given from the innermost outwards, is a git directory, whatever its name and whoever
+/// points to it. The search ends at the top of a work tree: a linked one may lie inside a bare repository, and its files
+/// are no less ordinary for that.
+fn lies_in_git_directory<'p>(folders: impl Iterator<Item = &'p Path>) -> bool {
+    for folder in folders {
+        if is_git_directory(folder) {
+            return true;
+        }
+        if git_folders(folder).iter().any(|git| is_git_directory(git)) {
+            return false;
+        }
+    }
+    false
+}
+
+/// Whether git would take `folder` for a repository's own: `HEAD`, and objects and refs or the path to where they are.
+fn is_git_directory(folder: &Path) -> bool {
+    let is_folder = |name: &str| folder.join(name).is_dir();
+    // HEAD may be a link that leads to a branch not yet born.
+    folder.join("HEAD").symlink_metadata().is_ok()
+        && ((is_folder("objects") && is_folder("refs")) || folder.join("commondir").symlink_metadata().is_ok())
 }
 
 /// The real folders that `.git` in `folder` stands for: where a link or a `gitdir:` file points to, and the common

@@ -232,8 +232,22 @@ fn a_timeout_keeps_the_output_so_far() {
     let outcome = case.shell("echo begun; sleep 300");
     assert_eq!((outcome.status, outcome.code), (ResultStatus::Error, Some("timeout")));
     let (status, output) = outcome.content.split_once('\n').expect("two lines");
-    assert!(status.starts_with("timed out after ") && status.ends_with("it may have taken effect"), "{status}");
+    assert!(
+        status.starts_with("timed out after 0.5 s and was") && status.ends_with("it may have taken effect"),
+        "{status}"
+    );
     assert_eq!(output, "begun\n");
+}
+
+#[test]
+fn a_timeout_is_told_by_its_limit_however_long_the_stopping_took() {
+    let ended = Ended { how: How::TimedOut, elapsed: Duration::from_millis(2004), output_bytes: 0 };
+    for (limit_ms, expected) in [(1000, "1 s"), (1500, "1.5 s"), (600_000, "600 s")] {
+        let line = status_line(&ended, Some(Duration::from_millis(limit_ms)));
+        assert!(line.starts_with(&format!("timed out after {expected} and was stopped")), "{line}");
+    }
+    let line = status_line(&Ended { how: How::Interrupted, ..ended }, Some(Duration::from_secs(600)));
+    assert!(line.starts_with("interrupted after 2.0 s"), "{line}");
 }
 
 #[test]

@@ -24,6 +24,8 @@ pub type Present<'a> = dyn Fn(&Location) -> Result<Option<Content>, Refusal> + '
 #[derive(Debug, Clone)]
 pub struct Content {
     pub bytes: Arc<[u8]>,
+    /// Whether its owner may execute it.
+    pub executable: bool,
     /// Whether the model may be told of it before anyone is asked.
     pub may_be_told: bool,
 }
@@ -35,6 +37,9 @@ pub struct FileChange {
     pub planned: PlannedFile,
     pub before: Option<Arc<[u8]>>,
     pub after: Option<Arc<[u8]>>,
+    /// Whether its owner may execute it, before and after. One that is replaced keeps its mode, one that takes the place
+    /// of another takes that one's.
+    pub executable: [bool; 2],
     /// The file whose place a new one takes: its [`Location::absolute`] and its [`PlannedFile::path`].
     pub origin: Option<(PathBuf, String)>,
 }
@@ -87,6 +92,8 @@ struct Slot {
     path: String,
     before: Option<Arc<[u8]>>,
     now: Option<Arc<[u8]>>,
+    /// Whether its owner may execute it before the patch.
+    executable: bool,
     /// The slot that the content was moved from.
     origin: Option<usize>,
     /// Whether what it holds now may be told; it goes with the content when that is moved.
@@ -192,6 +199,7 @@ impl Files<'_> {
         // What would have to be asked for, were it read, is not told here either.
         let is_free = !location.secret && location.place != Place::Outside;
         let may_be_told = is_free && content.as_ref().is_none_or(|content| content.may_be_told);
+        let executable = content.as_ref().is_some_and(|content| content.executable);
         let before = content.map(|content| content.bytes);
         ensure_size(number, location, before.as_ref().map_or(0, |bytes| bytes.len()))?;
         self.slots.push(Slot {
@@ -199,6 +207,7 @@ impl Files<'_> {
             location: location.clone(),
             now: before.clone(),
             before,
+            executable,
             origin: None,
             may_be_told,
             gone: None,
@@ -266,6 +275,11 @@ fn changes(slots: &[Slot]) -> Vec<FileChange> {
                 Some(_) | None => Change::Add,
             },
         };
+        let executable_after = match (&slot.before, &slot.now) {
+            (_, None) => false,
+            (Some(_), Some(_)) => slot.executable,
+            (None, Some(_)) => slot.origin.is_some_and(|origin| slots[origin].executable),
+        };
         let digest = |bytes: &Option<Arc<[u8]>>| bytes.as_ref().map(|bytes| sha256_of(bytes));
         found.push(FileChange {
             location: slot.location.clone(),
@@ -277,6 +291,7 @@ fn changes(slots: &[Slot]) -> Vec<FileChange> {
             },
             before: slot.before.clone(),
             after: slot.now.clone(),
+            executable: [slot.executable, executable_after],
             origin: slot.origin.map(|origin| (slots[origin].location.absolute.clone(), slots[origin].path.clone())),
         });
     }

@@ -1,7 +1,8 @@
 //! `patch`: changes files, all or none, in a way that a person sees whole before and can undo after.
 //!
 //! The way of a call: [`edits`] (the arguments), [`apply`] (what the files are to hold, pure), [`diff`] (what is shown),
-//! and when it runs [`write`] (the side effect, with [`before`] for undo). [`recover`] tells what a killed run left.
+//! and when it runs [`write`] (the side effect, with [`before`] for undo). [`recover`] tells what a killed run left. [`net`] makes one
+//! diff of several patches.
 //! Whether a patch may run is not decided here.
 
 pub mod apply;
@@ -10,6 +11,7 @@ pub mod diff;
 pub mod edits;
 mod mismatch;
 pub mod nearest;
+pub mod net;
 pub mod passage;
 pub mod recover;
 mod run;
@@ -18,18 +20,21 @@ mod run;
 mod tests;
 pub mod write;
 
-use std::collections::{BTreeSet, HashMap};
-use std::path::{Path, PathBuf};
+use std::collections::BTreeSet;
+use std::path::Path;
 
 use serde_json::Value;
 
 use self::apply::{Content, FILE_BYTES_MAX, FileChange};
-use super::{Assessment, Effect, Outcome, Overlay, Preview, Refusal, Surroundings, Tool, Work};
+use super::{Assessment, Effect, LeftFile, Outcome, Overlay, Preview, Refusal, Surroundings, Tool, Work};
 use crate::permission::{Access, WriteAccess};
 use crate::session::record::{Change, PlannedFile};
 use crate::workspace::{Kind, Location, Place, World};
 
 pub const NAME: &str = "patch";
+
+/// The bit of a mode that lets a file's owner execute it.
+const OWNER_EXECUTES: u32 = 0o100;
 
 /// The tool.
 #[derive(Debug)]
@@ -71,25 +76,39 @@ impl Tool for Patch {
     }
 
     fn assess(&self, arguments: &Value, world: &World, overlay: &Overlay) -> Result<Assessment, Refusal> {
-        let edits = edits::parse(arguments)?;
-        let changes = apply::apply(&edits, &world.locations, &|location| present(location, world, overlay))?;
-        ensure_no_file_is_a_folder(&changes, overlay)?;
+        let changes = changes(arguments, world, overlay)?;
         let writes: Vec<WriteAccess> = changes.iter().map(|change| access(change, world, overlay)).collect();
-        let modes = world.files.iter().map(|(path, state)| (path.as_path(), state.mode)).collect();
         let files: Vec<PlannedFile> = changes.iter().map(|change| change.planned.clone()).collect();
         let names: Vec<&str> = changes.iter().map(|change| change.location.shown.as_str()).collect();
         Ok(Assessment {
             summary: names.join(", "),
-            preview: Preview::Patch { diff: diff_of(&changes, &modes, None), files: files.clone(), why: why(&writes) },
+            preview: Preview::Patch { diff: diff_of(&changes, None), files: files.clone(), why: why(&writes) },
             accesses: writes.into_iter().map(Access::Write).collect(),
             files,
-            after: changes.into_iter().map(|change| (change.location.absolute, change.after)).collect(),
+            after: overlay_of(&changes),
         })
     }
 
     fn run(&self, work: &Work<'_>) -> Outcome {
         run::run(work)
     }
+}
+
+/// The files that a patch changes, made on what `world` and `overlay` say.
+fn changes(arguments: &Value, world: &World, overlay: &Overlay) -> Result<Vec<FileChange>, Refusal> {
+    let edits = edits::parse(arguments)?;
+    let changes = apply::apply(&edits, &world.locations, &|location| present(location, world, overlay))?;
+    ensure_no_file_is_a_folder(&changes, overlay)?;
+    Ok(changes)
+}
+
+/// What the changes leave behind.
+fn overlay_of(changes: &[FileChange]) -> Overlay {
+    let left = |change: &FileChange| {
+        let bytes = change.after.clone()?;
+        Some(LeftFile { bytes, executable: change.executable[1] })
+    };
+    changes.iter().map(|change| (change.location.absolute.clone(), left(change))).collect()
 }
 
 /// Whether two patches have a file in common, so that the later one stands on the earlier one.
@@ -99,16 +118,19 @@ pub fn is_stacked_on(later: &[PlannedFile], earlier: &[PlannedFile]) -> bool {
 }
 
 fn present(location: &Location, world: &World, overlay: &Overlay) -> Result<Option<Content>, Refusal> {
-    if let Some(bytes) = overlay.get(&location.absolute) {
+    if let Some(left) = overlay.get(&location.absolute) {
         // It may have been moved here from a place that is not read unasked.
-        return Ok(bytes.clone().map(|bytes| Content { bytes, may_be_told: false }));
+        let content = |LeftFile { bytes, executable }| Content { bytes, executable, may_be_told: false };
+        return Ok(left.clone().map(content));
     }
-    let bytes = world.files.get(&location.absolute).and_then(|state| state.bytes.clone());
+    let state = world.files.get(&location.absolute);
+    let bytes = state.and_then(|state| state.bytes.clone());
     if bytes.is_none() && location.kind == Kind::File {
         let what = format!("{} cannot be read, or has more than {FILE_BYTES_MAX} bytes", location.shown);
         return Err(Refusal::new("io_error", what));
     }
-    Ok(bytes.map(|bytes| Content { bytes, may_be_told: true }))
+    let executable = state.is_some_and(|state| state.mode & OWNER_EXECUTES != 0);
+    Ok(bytes.map(|bytes| Content { bytes, executable, may_be_told: true }))
 }
 
 /// Refuses what would need one path to be a file and a folder at once.
@@ -175,8 +197,7 @@ fn why(writes: &[WriteAccess]) -> String {
 }
 
 /// The changes as one diff. With `withheld`, that is said in place of the content of files that hold secrets.
-fn diff_of(changes: &[FileChange], modes: &HashMap<&Path, u32>, withheld: Option<&str>) -> String {
-    const OWNER_EXECUTES: u32 = 0o100;
+fn diff_of(changes: &[FileChange], withheld: Option<&str>) -> String {
     let mut text = String::new();
     for change in changes {
         let is_source = change.planned.change == Change::Move && change.after.is_none();
@@ -192,15 +213,14 @@ fn diff_of(changes: &[FileChange], modes: &HashMap<&Path, u32>, withheld: Option
         let is_secret =
             |path: &Path| changes.iter().any(|other| other.location.secret && other.location.absolute == path);
         let has_secret = change.location.secret || change.origin.as_ref().is_some_and(|(path, _)| is_secret(path));
-        let mode_of: &PathBuf = change.origin.as_ref().map_or(&change.location.absolute, |(absolute, _)| absolute);
-        text.push_str(&diff::of(&diff::Part {
+        let part = diff::Part {
             path: &change.planned.path,
             before: change.before.as_deref(),
             after: change.after.as_deref(),
             moved_from: source.and_then(|(path, source)| Some((path, source.before.as_deref()?))),
-            executable: modes.get(mode_of.as_path()).is_some_and(|mode| mode & OWNER_EXECUTES != 0),
-            withheld: withheld.filter(|_| has_secret),
-        }));
+            executable: [source.map_or(change, |(_, source)| source).executable[0], change.executable[1]],
+        };
+        text.push_str(&diff::readable(&part, withheld.filter(|_| has_secret)));
     }
     text
 }

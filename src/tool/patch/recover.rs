@@ -57,13 +57,20 @@ pub fn clean_temporary_files(files: &[PlannedFile], workspace: &Workspace) -> io
         };
         for name in names {
             let Some(rest) = name.to_str().and_then(|name| name.strip_prefix(TEMPORARY_PREFIX)) else { continue };
-            if !belongs_to_another_live_process(rest) {
+            if is_ours(rest) && !belongs_to_another_live_process(rest) {
                 root.remove_file(&relative.join(&name))?;
                 removed.push(folder.join(&name));
             }
         }
     }
     Ok(removed)
+}
+
+/// Whether it is the rest of a name that attini makes up, all of it numbers: a process's id, the time, and with a patch
+/// the file's place in it. What only begins like one may be somebody's.
+fn is_ours(rest: &str) -> bool {
+    let is_number = |part: &str| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit());
+    rest.split('-').all(is_number) && matches!(rest.split('-').count(), 2 | 3)
 }
 
 /// Whether the rest of a temporary file's name begins with the id of a process that runs and is not this one.

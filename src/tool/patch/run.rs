@@ -1,6 +1,6 @@
 //! One run of a patch: the files are still what the permit saw, their content is kept, then all are written.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -38,7 +38,7 @@ fn prepared<'w>(work: &'w Work<'_>) -> Result<(Places<'w>, Present, Vec<FileChan
         }
     }
     let look_up = |location: &crate::workspace::Location| match present.get(&location.absolute) {
-        Some(found) => Ok(found.as_ref().map(|(bytes, _)| Content { bytes: bytes.clone(), may_be_told: true })),
+        Some(found) => Ok(found.as_ref().map(content)),
         None => Err(Refusal::new("stale", format!("{} can no longer be read", location.shown))),
     };
     let changes = apply::apply(&edits, &work.world.locations, &look_up)?;
@@ -50,6 +50,11 @@ fn prepared<'w>(work: &'w Work<'_>) -> Result<(Places<'w>, Present, Vec<FileChan
         return Err(stale(&other.path, "the edits no longer lead to what was shown"));
     }
     Ok((places, present, changes))
+}
+
+fn content((bytes, attributes): &(Arc<[u8]>, Attributes)) -> Content {
+    let executable = attributes.mode & super::OWNER_EXECUTES != 0;
+    Content { bytes: bytes.clone(), executable, may_be_told: true }
 }
 
 fn ensure_as_permitted(files: &[PlannedFile], places: &Places<'_>) -> Result<(), Outcome> {
@@ -91,11 +96,9 @@ fn written(work: &Work<'_>, places: &Places<'_>, present: &Present, changes: &[F
     let writes: Vec<FileWrite> = changes.iter().map(file_write).collect();
     match write::write_all(places, &writes) {
         Ok(()) => {
-            let modes: HashMap<&Path, u32> =
-                present.iter().filter_map(|(path, found)| Some((path.as_path(), found.as_ref()?.1.mode))).collect();
             let count = changes.len();
             let files = if count == 1 { "file" } else { "files" };
-            Outcome::ok(format!("{count} {files} changed\n\n{}", super::diff_of(changes, &modes, Some(WITHHELD))))
+            Outcome::ok(format!("{count} {files} changed\n\n{}", super::diff_of(changes, Some(WITHHELD))))
         }
         Err(Failure::Unchanged(reason)) => {
             if let Some(session) = work.surroundings.session {

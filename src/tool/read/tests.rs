@@ -122,7 +122,8 @@ fn outside_and_secrets_are_named_as_such() {
     assert_eq!(scene.assess(&read, &json!({"path": ".env.none"})).unwrap_err().code, "not_found");
     // A patch before it in the same reply makes the file.
     let arguments = json!({"path": ".env.none"});
-    let overlay = Overlay::from([(scene.path(".env.none"), Some(b"x".as_slice().into()))]);
+    let left = crate::tool::LeftFile { bytes: b"x".as_slice().into(), executable: false };
+    let overlay = Overlay::from([(scene.path(".env.none"), Some(left))]);
     assert!(read.assess(&arguments, &scene.look(&read, &arguments), &overlay).is_ok());
 }
 

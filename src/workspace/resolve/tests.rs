@@ -189,6 +189,84 @@ fn the_folder_that_a_git_file_points_to_is_never_written_to() {
     }
 }
 
+/// A folder that git takes for a repository's own.
+fn make_git_directory(scene: &Scene, path: &str) {
+    scene.write(&format!("{path}/HEAD"), "ref: refs/heads/main\n");
+    for name in ["objects", "refs", "hooks"] {
+        fs_err::create_dir_all(scene.path(path).join(name)).unwrap();
+    }
+}
+
+#[test]
+fn a_git_directory_is_told_by_its_shape() {
+    let scene = scene();
+    for path in ["meta/g", "bare.git", "../outside/bare", ".attini/sessions/main/scratchpad/g"] {
+        make_git_directory(&scene, path);
+    }
+    // A linked work tree in a bare repository, as some people lay them out.
+    make_git_directory(&scene, "layout");
+    scene.write("layout/worktrees/main/HEAD", "ref: refs/heads/main\n");
+    scene.write("layout/worktrees/main/commondir", "../..\n");
+    scene.write("layout/main/.git", "gitdir: ../worktrees/main\n");
+    scene.write("lone/HEAD", "ref: refs/heads/main\n");
+    scene.write("lone/commondir", "../meta/g\n");
+    // What has some of the names alone.
+    scene.write("almost/HEAD", "x");
+    scene.write("almost/refs/x", "x");
+    scene.write("files/HEAD", "x");
+    scene.write("files/refs", "x");
+    scene.write("files/objects", "x");
+    scene.write("odd/.git", "gitdir: nowhere\n");
+    make_git_directory(&scene, "odd2");
+    scene.write("odd2/hooks/.git", "gitdir: nowhere\n");
+    scene.link("to_hooks", "meta/g/hooks");
+    for (written, writable) in [
+        ("meta/g/hooks/pre-commit", false),
+        ("meta/g/config", false),
+        ("meta/g/new/deep/er", false),
+        ("meta/x", true),
+        ("meta/g2", true),
+        ("to_hooks/pre-commit", false),
+        ("bare.git/hooks/update", false),
+        ("../outside/bare/hooks/update", false),
+        ("../outside/x", true),
+        ("layout/config", false),
+        ("layout/hooks/update", false),
+        ("layout/worktrees/main/HEAD", false),
+        ("layout/main/src/x", true),
+        ("lone/config", false),
+        ("almost/x", true),
+        ("files/x", true),
+        ("odd/x", true),
+        ("odd2/hooks/x", false),
+        ("session:scratchpad/g/config", false),
+        ("session:scratchpad/notes", true),
+        (".attini/sessions/main/scratchpad/g/config", false),
+    ] {
+        let location = scene.workspace.locate(written, Some(&scene.session)).unwrap();
+        assert_eq!(location.never_writable.is_none(), writable, "{written}: {:?}", location.never_writable);
+    }
+}
+
+#[test]
+fn a_workspace_in_a_bare_repository_is_an_ordinary_one() {
+    let scene = scene();
+    make_git_directory(&scene, "layout");
+    scene.write("layout/worktrees/main/HEAD", "ref: refs/heads/main\n");
+    scene.write("layout/worktrees/main/commondir", "../..\n");
+    scene.write("layout/main/.git", "gitdir: ../worktrees/main\n");
+    let workspace = Workspace::open(&scene.path("layout/main")).unwrap();
+    for (written, writable) in [("src/x", true), ("../hooks/update", false), ("../worktrees/main/HEAD", false)] {
+        let location = workspace.locate(written, None).unwrap();
+        assert_eq!(location.never_writable.is_none(), writable, "{written}: {:?}", location.never_writable);
+    }
+    // One that is nothing but a repository's own folder, or lies in its depths, is none.
+    for path in ["layout", "layout/hooks"] {
+        let workspace = Workspace::open(&scene.path(path)).unwrap();
+        assert!(workspace.locate("x", None).unwrap().never_writable.is_some(), "{path}");
+    }
+}
+
 #[test]
 fn names_say_what_asks() {
     let scene = scene();

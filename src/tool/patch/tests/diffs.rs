@@ -1,5 +1,7 @@
 //! The diffs against the real `git apply`.
 
+use proptest::prelude::*;
+
 use super::*;
 
 fn git(folder: &Path, arguments: &[&str], input: &[u8]) -> (bool, String) {
@@ -87,14 +89,76 @@ fn git_takes_the_diffs() {
 }
 
 #[test]
-fn what_is_no_text_is_shown_as_far_as_it_can_be() {
+fn what_is_no_text_is_exact_for_git_and_shown_as_far_as_it_can_be() {
     let of = |before: &[u8], after: &[u8]| {
         let (before, after) = (Some(before), Some(after));
-        diff::of(&diff::Part { path: "f", before, after, moved_from: None, executable: false, withheld: None })
+        let part = diff::Part { path: "f", before, after, moved_from: None, executable: [false; 2] };
+        (diff::readable(&part, None), diff::exact(&part))
     };
-    assert_eq!(of(b"\0\xff", b"x"), "diff --git a/f b/f\nBinary files a/f and b/f differ\n");
+    let (readable, exact) = of(b"\0\xff", b"x");
+    assert_eq!(readable, "diff --git a/f b/f\nBinary files a/f and b/f differ\n");
+    let no_end = b"\\ No newline at end of file\n";
+    let expected: [&[u8]; 5] =
+        [b"diff --git a/f b/f\n--- a/f\n+++ b/f\n@@ -1 +1 @@\n-\0\xff\n", no_end, b"+x\n", no_end, b""];
+    assert_eq!(exact, expected.concat());
+    let (readable, exact) = of(b"\xe9t\xe9\n", b"x\n");
     assert_eq!(
-        of(b"\xe9t\xe9\n", b"x\n"),
-        "diff --git a/f b/f\n--- a/f\n+++ b/f\n@@ -1 +1 @@\n-\u{fffd}t\u{fffd}\n+x\n"
+        readable,
+        "diff --git a/f b/f\nFor reading: bytes that are no UTF-8 are shown as \\xNN. `attini diff` has them as they \
+         are.\n--- a/f\n+++ b/f\n@@ -1 +1 @@\n-\\xe9t\\xe9\n+x\n"
     );
+    assert_eq!(exact, b"diff --git a/f b/f\n--- a/f\n+++ b/f\n@@ -1 +1 @@\n-\xe9t\xe9\n+x\n");
+}
+
+/// Edits of a few files, many of which do not fit what the files are by then.
+fn any_edit() -> impl Strategy<Value = Value> {
+    let path = || prop::sample::select(vec!["a", "b", "run", "latin", "n/new", "m"]);
+    let text =
+        || prop::sample::select(vec!["", "1\n2\n3\n", "1\nzwei\n3\n", "x", "x\n", "0\n1\n2\n3\n4\n5\n6\n7\n8\n"]);
+    let passage = || prop::sample::select(vec!["1\n", "2", "3\n", "x", "zwei"]);
+    prop_oneof![
+        2 => (path(), passage(), passage()).prop_map(|(path, before, after)| json!({"path": path, "before": before, "after": after})),
+        2 => (path(), text()).prop_map(|(path, content)| json!({"path": path, "content": content})),
+        1 => path().prop_map(|path| json!({"path": path, "delete": true})),
+        3 => (path(), path()).prop_map(|(path, move_to)| json!({"path": path, "move_to": move_to})),
+    ]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 64, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn git_makes_of_a_stack_what_running_it_makes(
+        stack in prop::collection::vec(prop::collection::vec(any_edit(), 1..4), 1..8),
+    ) {
+        let files: &[(&str, &[u8])] =
+            &[("a", b"1\n2\n3\n"), ("b", b"x"), ("run", b"#!/bin/sh\n1\n"), ("latin", b"caf\xe9\n2\n\0")];
+        let new = || {
+            let case = Case::new(files);
+            fs_err::set_permissions(case.path("run"), Permissions::from_mode(0o755)).unwrap();
+            case
+        };
+        let (shown, run) = (new(), new());
+        // What does not fit is refused, and nothing stands on it.
+        let all: Vec<Value> = stack.into_iter().map(|list| edits(&Value::from(list))).collect();
+        let all: Vec<&Value> = all.iter().collect();
+        let stack = net::Stack::look(&all, &shown.surroundings());
+        let good: Vec<usize> = (0..all.len()).filter(|index| stack.files(*index).is_some()).collect();
+        let parts = stack.net(&good);
+        let diff = parts.iter().map(|part| part.bytes.as_slice()).collect::<Vec<_>>().concat();
+        for index in &good {
+            let outcome = run.run(all[*index]);
+            prop_assert_eq!(outcome.status, ResultStatus::Ok, "{}", outcome.content);
+        }
+        if !diff.is_empty() {
+            let (taken, complaint) = git(&shown.path(""), &["apply", "--whitespace=nowarn"], &diff);
+            prop_assert!(taken, "{}\n{}", complaint, String::from_utf8_lossy(&diff));
+        }
+        let kept = |case: &Case| {
+            let files = case.tree().into_iter().filter(|(path, _)| !path.ends_with('/'));
+            let executes = |path: &str| fs_err::metadata(case.path(path)).unwrap().mode() & 0o100 != 0;
+            files.map(|(path, bytes)| (executes(&path), path, bytes)).collect::<Vec<_>>()
+        };
+        prop_assert_eq!(kept(&shown), kept(&run), "{}", String::from_utf8_lossy(&diff));
+    }
 }

@@ -199,8 +199,10 @@ fn left_over_temporary_files_are_removed() {
     // The highest id that Linux allows is 4194304, so that no process has this one; its parent lives.
     let own = left("d/", &format!("{}-7", std::process::id()));
     let live = left("", &format!("{}-7-0", std::os::unix::process::parent_id()));
-    let dead = [left("", "4999999-7-0"), left("", "what"), own];
-    let kept = [live, left("other/", "4999999-7-0"), "d/.attini".to_owned()];
+    let dead = [left("", "4999999-7-0"), left("", "4999999-7"), own];
+    let names = ["what", "4999999", "4999999-", "4999999-7-0-1", "4999999-seven", "x-7-0"].map(|rest| left("", rest));
+    let kept: Vec<String> =
+        [live, left("other/", "4999999-7-0"), "d/.attini".to_owned()].into_iter().chain(names).collect();
     for path in dead.iter().chain(&kept) {
         fs_err::write(case.path(path), "half").unwrap();
     }

@@ -331,6 +331,7 @@ proptest! {
         };
         world.files.insert(PathBuf::from("/work/f"), state);
         let found = Patch::new().assess(&edits(&json!(list)), &world, &Overlay::new()).expect("the edits fit");
-        prop_assert_eq!(found.after.get(Path::new("/work/f")), Some(&Some(Arc::from(expected))));
+        let left = LeftFile { bytes: Arc::from(expected), executable: false };
+        prop_assert_eq!(found.after.get(Path::new("/work/f")), Some(&Some(left)));
     }
 }

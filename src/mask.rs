@@ -36,7 +36,7 @@ impl Key {
 pub fn is_secret(value: &str) -> bool {
     let has = |kind: fn(char) -> bool| value.contains(kind);
     let mixes = has(char::is_alphabetic) && has(|letter| letter.is_ascii_digit())
-        || has(|letter| letter.is_lowercase()) && has(|letter| letter.is_uppercase());
+        || has(char::is_lowercase) && has(char::is_uppercase);
     let phrase = value.contains(|letter: char| !letter.is_alphanumeric());
     value.len() >= SECRET_BYTES_MIN
         || mixes && value.len() >= MIXED_SECRET_BYTES_MIN
@@ -207,11 +207,11 @@ mod tests {
     fn of_keys_that_overlap_the_first_is_masked_and_of_two_at_one_place_the_longer() {
         register("TEST_OVERLAP_LONG", "~overlap~abc~def");
         register("TEST_OVERLAP_SHORT", "~overlap~abc");
-        register("TEST_OVERLAP_LATE", "~def~ijkl");
+        register("TEST_OVERLAP_LATE", "~def~ijkl0123");
         for (whole, expected) in [
-            ("~overlap~abc~def~ijkl", "[TEST_OVERLAP_LONG masked]~ijkl"),
+            ("~overlap~abc~def~ijkl0123", "[TEST_OVERLAP_LONG masked]~ijkl0123"),
             (
-                "~overlap~abc ~def~ijkl ~overlap~abc",
+                "~overlap~abc ~def~ijkl0123 ~overlap~abc",
                 "[TEST_OVERLAP_SHORT masked] [TEST_OVERLAP_LATE masked] [TEST_OVERLAP_SHORT masked]",
             ),
         ] {

@@ -195,8 +195,8 @@ fn instructions_may_come_through_a_pipe() {
 
 #[test]
 fn a_word_that_serves_as_a_key_is_left_in_what_the_model_writes() {
-    let content = "function f() {} // ollama, sk-test\n";
-    for key in ["ollama", "function", "sk-test"] {
+    let content = "function f() {} // ollama, lm-studio\n";
+    for key in ["ollama", "function", "lm-studio"] {
         let case = Case::new().env("OPENAI_API_KEY", key);
         let case = case.script([reply().create("new.js", content), reply().text("wrote a function for ollama")]);
         case.run(["tell", "write"]).exit(10);

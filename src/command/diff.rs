@@ -12,6 +12,7 @@ use super::invocation::Invocation;
 use crate::cli::DiffArguments;
 use crate::exit::Status;
 use crate::failure::Failure;
+use crate::permission::HostVerdict;
 use crate::report::line::{Line, Tone};
 use crate::session::folder::SessionFolder;
 use crate::session::log::Log;
@@ -109,6 +110,8 @@ fn candidates<'c>(
         written: &BTreeMap::new(),
         limits: &NO_LIMITS,
         withheld_variables: &[],
+        fetch_verdict: &|_| HostVerdict::Asks,
+        state: None,
     };
     let stack = Stack::look(&arguments, &surroundings);
     let candidate = |(index, call): (usize, &'c PendingCall)| {

@@ -170,7 +170,7 @@ impl Writer {
 
     pub(super) fn live(&mut self, bytes: &[u8]) {
         // Nobody sees it, and there may be much of it.
-        if self.is_quiet() || self.stderr.failed {
+        if self.is_quiet() || self.stderr.failed.is_some() {
             return;
         }
         if let Some(heading) = self.progress.heading_of_live_output() {

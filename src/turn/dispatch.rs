@@ -4,32 +4,27 @@
 //! order written; adjacent reads run together.
 
 use std::collections::HashMap;
-use std::path::Path;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use super::Turn;
+use super::journal::{Journal, has_effects, label, locked};
 use super::resume::open_operations_of;
 use crate::call::checked::{CheckedCall, check};
-use crate::call::committed::{Budget, Item, Settlement, append_decision, commit, record};
+use crate::call::committed::{Budget, Item, Settlement, commit};
 use crate::call::executed::{self, Executed, Ground, execute};
 use crate::call::planned::{Answer, Next, OpenOperation, Parked, Planned, Ready, Situation, plan};
-use crate::call::repeated::{self, Memory, Prospect};
+use crate::call::repeated::{self, Prospect};
 use crate::call::settled::Decisions;
 use crate::clock;
 use crate::permission::{Rule, host_verdict};
 use crate::provider::Finish;
-use crate::report::Reporter;
-use crate::report::event::{CallLabel, Event};
-use crate::session::folder::SessionFolder;
+use crate::report::event::Event;
 use crate::session::history::{OperationProgress, Round};
-use crate::session::log::Log;
 use crate::session::pending::{FORMAT, Needs, PendingCall, PendingFile};
-use crate::session::record::{
-    Decision, OnError, OperationId, Record, ResultStatus, Scope, ToolCall, ToolStartRecord, TurnStatus,
-};
+use crate::session::record::{Decision, OnError, OperationId, ResultStatus, Scope, ToolCall, TurnStatus};
 use crate::tool::registry::Registry;
-use crate::tool::{Effect, Outcome, Surroundings};
+use crate::tool::{Outcome, Surroundings};
 use crate::workspace::World;
 
 /// What became of a reply's calls.
@@ -439,94 +434,6 @@ impl Turn<'_> {
         }
         commit(&mut self.log, self.folder, self.reporter, budget, items, Vec::new())
     }
-}
-
-/// What is written down while a group runs; shared by its threads.
-struct Journal<'j> {
-    log: &'j mut Log,
-    memory: &'j mut Memory,
-    folder: &'j SessionFolder,
-    root: &'j Path,
-    reporter: &'j Reporter,
-    budget: &'j mut Budget,
-    turn: u64,
-    /// What is to be told once the run's records are on disk.
-    events: Vec<Event>,
-    /// A record could not be written: nothing begins any more.
-    failure: Option<anyhow::Error>,
-}
-
-fn locked<'l, 'j>(journal: &'l Mutex<Journal<'j>>) -> MutexGuard<'l, Journal<'j>> {
-    journal.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-impl Journal<'_> {
-    /// Records that an operation begins, and tells of it. Returns whether it may.
-    fn begin(&mut self, ready: &Ready<'_>) -> bool {
-        if self.failure.is_some() {
-            return false;
-        }
-        if let Err(error) = self.record_start(ready) {
-            self.failure = Some(error);
-            return false;
-        }
-        let event = Event::ToolStarted {
-            call: label(ready),
-            arguments: ready.call.arguments.clone(),
-            summary: ready.assessment.summary.clone(),
-        };
-        self.reporter.tell(Some(self.turn), &event);
-        true
-    }
-
-    fn record_start(&mut self, ready: &Ready<'_>) -> anyhow::Result<()> {
-        append_decision(self.log, &ready.call.id, ready.permit.grounds())?;
-        if !has_effects(ready) {
-            return Ok(());
-        }
-        self.log.append(&Record::ToolStart(ToolStartRecord {
-            call_id: ready.call.id.call_id.clone(),
-            operation: ready.call.id.operation,
-            at: clock::now(),
-            files: ready.permit.files().to_vec(),
-        }))?;
-        self.log.barrier()?;
-        // From here on it may have taken effect.
-        match ready.permit.files() {
-            [] => self.memory.drop_local(),
-            files => self.memory.drop_for_patch(files, self.root),
-        }
-        Ok(())
-    }
-
-    /// Records what one of several operations came to. A call's only operation is recorded in call order, by the commit.
-    fn settle(&mut self, ready: &Ready<'_>, executed: &Executed) {
-        if self.failure.is_some() || ready.call.id.operation.is_none() {
-            return;
-        }
-        let settlement = Settlement::of_execution(ready.call.id.clone(), ready.call.tool.name(), executed);
-        let recorded = record(self.log, self.folder, self.budget, settlement).and_then(|event| {
-            // Reads share the sync of their run, and are told of behind it.
-            if has_effects(ready) {
-                self.log.barrier()?;
-                self.reporter.tell(Some(self.turn), &event);
-            } else {
-                self.events.push(event);
-            }
-            Ok(())
-        });
-        if let Err(error) = recorded {
-            self.failure = Some(error);
-        }
-    }
-}
-
-fn has_effects(ready: &Ready<'_>) -> bool {
-    ready.call.tool.tool.effect() == Effect::SideEffect
-}
-
-fn label(ready: &Ready<'_>) -> CallLabel {
-    CallLabel { id: ready.call.id.clone(), name: ready.call.tool.name().to_owned() }
 }
 
 /// Where the first group that runs ends: a run of adjacent concurrent calls, or of operations of one call that may run

@@ -107,9 +107,11 @@ fn stands_on_void(calls: &[PendingCall], index: usize) -> bool {
         .any(|call| patched_paths(call).any(|path| own.contains(&path)))
 }
 
-/// Whether every call of the file has its result: the file is stale. One without calls never had a use.
+/// Whether every call of the file has its result: the file is stale. One without calls never had a use. A call whose
+/// operations are all recorded still waits for the result that is folded from them.
 pub fn is_answered(file: &PendingFile, history: &History) -> bool {
-    !file.calls.is_empty() && file.calls.iter().all(|call| has_result(&call.operation_id(), history))
+    let is_answered = |call: &PendingCall| history.call(&call.id).is_some_and(|(_, progress)| !progress.is_open());
+    !file.calls.is_empty() && file.calls.iter().all(is_answered)
 }
 
 /// Whether an operation needs nothing more: it, or the whole call, has its result.

@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use super::{Verdict, decide, ensure_fits, is_answered, select};
+use super::{Verdict, decide, ensure_fits, is_answered, select, waits};
 use crate::exit::Status;
 use crate::session::history::History;
 use crate::session::pending::{Needs, PendingCall, PendingFile};
@@ -215,4 +215,32 @@ fn a_file_fits_the_latest_reply_or_is_a_conflict() {
     assert!(is_answered(&both(), &history(&lines)));
     lines.push(json!({"type": "user", "turn": 2, "at": "", "text": "go", "settings": {}}));
     assert!(ensure_fits(&both(), &history(&lines)).is_err());
+}
+
+#[test]
+fn a_call_whose_operations_are_recorded_still_waits_for_its_own_result() {
+    let mut lines = vec![
+        json!({"type": "session", "format": 1, "id": "", "at": "", "attini": ""}),
+        json!({"type": "user", "turn": 1, "at": "", "text": "go", "settings": {}}),
+        json!({"type": "assistant", "turn": 1, "round": 1, "at": "", "provider": "", "model": "", "text": "",
+            "tool_calls": [{"id": "c1", "name": "poke", "arguments": "{}"}], "finish_reason": "tool_calls"}),
+    ];
+    let both = file(vec![call("c1#1", Needs::Approval, None), call("c1#2", Needs::Approval, None)]);
+    let state = |lines: &[serde_json::Value]| {
+        let history = history(lines);
+        let waiting: Vec<bool> = both.calls.iter().map(|call| waits(&call.operation_id(), &history)).collect();
+        (waiting, is_answered(&both, &history))
+    };
+    assert_eq!(state(&lines), (vec![true, true], false));
+    lines.push(json!({"type": "tool_start", "call_id": "c1", "operation": 1, "at": ""}));
+    assert_eq!(state(&lines), (vec![false, true], false), "what was started waits for nobody");
+    for operation in [1, 2] {
+        lines.push(
+            json!({"type": "operation_result", "call_id": "c1", "operation": operation, "at": "", "status": "ok",
+            "content": "x"}),
+        );
+    }
+    assert_eq!(state(&lines), (vec![false, false], false));
+    lines.push(json!({"type": "tool_result", "call_id": "c1", "at": "", "status": "ok", "content": "x"}));
+    assert_eq!(state(&lines), (vec![false, false], true));
 }

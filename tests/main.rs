@@ -7,6 +7,7 @@ mod adversity;
 mod bad_input;
 mod decisions;
 mod diff;
+mod fan_out;
 mod fetch;
 mod harness_case;
 mod harness_log;

@@ -161,12 +161,18 @@ impl Turn<'_> {
     }
 
     fn commit_repairs(&mut self, settlements: Vec<Settlement>) -> anyhow::Result<()> {
-        if settlements.is_empty() {
+        let mut items: Vec<Item> = settlements.into_iter().map(Item::from).collect();
+        // A kill between the last operation's result and the call's own: nothing is left but to fold.
+        for (call, progress) in self.history().open_calls() {
+            if open_operations_of(call, progress, &|_| false).is_empty() {
+                items.push(Item::Recorded(OperationId::whole(&call.id)));
+            }
+        }
+        if items.is_empty() {
             return Ok(());
         }
         let bytes = usize::try_from(self.settings.result_bytes).unwrap_or(usize::MAX);
         let mut budget = Budget { result_bytes: bytes, round_bytes: usize::MAX };
-        let items = settlements.into_iter().map(Item::from).collect();
         commit(&mut self.log, self.folder, self.reporter, &mut budget, items, Vec::new())
     }
 }

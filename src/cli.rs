@@ -446,7 +446,8 @@ pub const ENVIRONMENT: &[(&str, &str)] = &[
     (
         "OPENAI_API_KEY, ANTHROPIC_API_KEY, DEEPSEEK_API_KEY, ...",
         "The key of each built-in provider. Commands do not get these variables. Their values are masked in whatever \
-         attini records, prints or sends, if they look like secrets: 20 bytes, or 8 that mix letters and digits.",
+         attini records, prints or sends, if they look like secrets: 20 \
+         bytes; 8 that mix letters and digits, or letters of both cases; 12 of more than one word; or a beginning of sk-.",
     ),
     ("OPENAI_BASE_URL, ANTHROPIC_BASE_URL, DEEPSEEK_BASE_URL, ...", "The base address of each built-in provider."),
     ("HTTPS_PROXY, NO_PROXY, SSL_CERT_FILE", "As curl takes them."),

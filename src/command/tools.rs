@@ -17,6 +17,7 @@ use crate::config::{Config, Run};
 use crate::exit::Status;
 use crate::failure::Failure;
 use crate::interrupt::Cause;
+use crate::mcp::Servers;
 use crate::permission::Rules;
 use crate::permission::{Rule, grant};
 use crate::report::line::{Line, Tone};
@@ -30,17 +31,33 @@ use crate::workspace::environment::withheld_variables;
 pub fn run(invocation: &Invocation, arguments: &ToolsArguments) -> anyhow::Result<Status> {
     let trust = invocation.trust()?;
     let config = invocation.trusted_config(&trust)?.config;
-    let tools = builtin_tools();
+    let mut tools = builtin_tools();
     let names: Vec<&str> = tools.iter().map(|tool| tool.name()).collect();
     ensure_tools_exist(&config, &names)?;
+    let withheld_variables = withheld_variables(&config.environment_pass, &crate::provider::key_variables(&config));
+    let servers = invocation.add_mcp_tools(&mut tools, &config, &withheld_variables, arguments.refresh)?;
     let registry = Registry::new(tools, &config, false);
     match (&arguments.command, &arguments.schema) {
         (Some(ToolsCommand::Call { name, arguments }), _) => {
             let rules = invocation.rules(None, None, &[], &trust)?;
-            call(invocation, &registry, &config, &rules, name, arguments)
+            call(invocation, &registry, &config, &rules, &servers, (name, arguments))
         }
-        (None, Some(name)) => schema(invocation, &registry, name),
-        (None, None) => Ok(list(invocation, &registry)),
+        (None, Some(name)) => {
+            end(invocation, &servers);
+            schema(invocation, &registry, name)
+        }
+        (None, None) => {
+            end(invocation, &servers);
+            Ok(list(invocation, &registry))
+        }
+    }
+}
+
+/// Ends the MCP servers that run, and tells what is to be told of them.
+fn end(invocation: &Invocation, servers: &Servers) {
+    servers.end();
+    for warning in servers.take_warnings() {
+        invocation.reporter.warning(&warning);
     }
 }
 
@@ -49,8 +66,12 @@ fn list(invocation: &Invocation, registry: &Registry) -> Status {
     let mut listed = Vec::new();
     for tool in registry.tools() {
         let asks = asks(tool);
+        let source = match tool.tool.source() {
+            "builtin" => "built in",
+            other => other,
+        };
         let traits = [
-            "built in",
+            source,
             asks,
             if tool.concurrent { "runs beside others" } else { "runs alone" },
             if tool.withheld.is_some() { "not offered" } else { "offered" },
@@ -61,7 +82,7 @@ fn list(invocation: &Invocation, registry: &Registry) -> Status {
         listed.push(json!({
             "name": tool.name(),
             "description": tool.tool.description(),
-            "source": "builtin",
+            "source": tool.tool.source(),
             "asks": asks,
             "concurrent": tool.concurrent,
             "fan_out": false,
@@ -110,8 +131,8 @@ fn call(
     registry: &Registry,
     config: &Config,
     rules: &Rules,
-    name: &str,
-    arguments: &str,
+    servers: &Servers,
+    (name, arguments): (&str, &str),
 ) -> anyhow::Result<Status> {
     if registry.find(name).is_none() {
         return Err(unknown(name, registry).into());
@@ -160,6 +181,7 @@ fn call(
         beat: &|_, _, _| {},
     };
     let executed = execute(&[&ready], 1, &ground).pop();
+    end(invocation, servers);
     let outcome = executed.map_or_else(|| Outcome::error("panic", "nothing was run"), |executed| executed.outcome);
     told(invocation, name, outcome)
 }

@@ -84,7 +84,7 @@ impl Registry {
             .map(|registered| AdvertisedTool {
                 name: registered.name().to_owned(),
                 description: registered.tool.description().to_owned(),
-                parameters: registered.tool.parameters().clone(),
+                parameters: registered.tool.advertised_parameters().clone(),
             })
             .collect()
     }

@@ -178,6 +178,7 @@ impl Turn<'_> {
         });
         let settlements: Vec<Settlement> = settlements.collect();
         commit(&mut self.log, self.folder, self.reporter, budget, settlements)?;
+        self.warn_of_servers();
         for (ready, prospect) in ready.iter().zip(prospects) {
             self.remember(&ready.call.id, prospect);
         }

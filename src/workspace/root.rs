@@ -40,7 +40,8 @@ impl Root {
     /// Opens a folder below. `.` or an empty path is this folder itself.
     pub fn folder(&self, relative: &Path) -> io::Result<Self> {
         let fd = self.open_fd(relative, FOLDER_FLAGS, Mode::empty())?;
-        Ok(Self { fd, path: self.path.join(relative) })
+        // By components: a `.` is not part of where the folder is.
+        Ok(Self { fd, path: self.path.join(relative).components().collect() })
     }
 
     /// Opens a file for reading. A pipe or device is opened without waiting; look at the metadata before reading.

@@ -9,3 +9,5 @@ mod harness_pairing;
 mod harness_server;
 mod inventory;
 mod man;
+mod mcp;
+mod mcp_peers;

@@ -65,10 +65,19 @@ fn a_list_is_asked_for_once_and_kept() {
 
 #[test]
 fn a_list_that_came_with_the_checkout_is_not_believed() {
-    let case = case("plain").git();
+    let case = case("plain");
     case.run(["tools"]).exit(0);
-    case.run_git(&["add", "-f", ".attini/cache"]);
-    case.run(["tools"]).exit(0).stdout_contains("x__echo").stderr_contains("the cache is not used");
+    let folder = case.path(".attini/cache/mcp");
+    let file = fs::read_dir(&folder).unwrap().flatten().next().unwrap();
+    let name = format!(".attini/cache/mcp/{}", file.file_name().display());
+    let list = case.read(&name).replace("Says it again.", "Do what I say.");
+    // In place it is believed, as anything there is; in a folder made by someone else it is not.
+    case.write(&name, &list);
+    case.run(["tools"]).exit(0).stdout_contains("Do what I say.");
+    assert_eq!(starts(&case), 1);
+    fs::remove_dir_all(&folder).unwrap();
+    case.write(&name, &list);
+    case.run(["tools"]).exit(0).stdout_contains("Says it again.");
     assert_eq!(starts(&case), 2);
 }
 

@@ -1,6 +1,7 @@
 //! A server's list of tools: what is kept of it between invocations, and what changed since it was last seen.
 //!
-//! Lists lie in `cache/mcp/`, each under a hash of its server's config, and may be deleted at any time.
+//! Lists lie in `cache/mcp/`, each under a hash of its server's config and of the folder that it was written in, and may
+//! be deleted at any time. A list that came with a checkout is thus never found: it would put words into the prompt.
 
 use std::io;
 use std::path::PathBuf;
@@ -58,35 +59,43 @@ impl ToolList {
 /// The lists that are kept.
 pub(super) struct Lists {
     folder: Root,
+    /// [`Root::birth`] of the folder.
+    birth: Option<String>,
 }
 
 impl Lists {
     pub(super) fn new(folder: Root) -> Self {
-        Self { folder }
+        let birth = folder.birth();
+        Self { folder, birth }
+    }
+
+    /// Whether lists that someone else put here would be believed.
+    pub(super) fn are_foreseeable(&self) -> bool {
+        self.birth.is_none()
+    }
+
+    /// What makes a server the same one: the program and its environment. How long it may take does not.
+    fn file_of(&self, server: &McpConfig) -> PathBuf {
+        let identity = json!({"format": FORMAT, "folder": self.birth, "command": server.command, "env": server.env});
+        PathBuf::from(format!("{}.json", hex(&Sha256::digest(identity.to_string().as_bytes()))))
     }
 
     /// The list as it was last seen; `None` where there is none, or none that can be read: it is then asked for again.
     pub(super) fn load(&self, server: &McpConfig) -> Option<ToolList> {
-        let bytes = self.folder.read(&file_of(server), LIST_BYTES_MAX).ok()?;
+        let bytes = self.folder.read(&self.file_of(server), LIST_BYTES_MAX).ok()?;
         let list: ToolList = serde_json::from_slice(&bytes).ok()?;
         (list.format == FORMAT).then_some(list)
     }
 
     pub(super) fn store(&self, server: &McpConfig, list: &ToolList) -> io::Result<()> {
-        self.folder.replace(&file_of(server), &serde_json::to_vec(list)?, FILE_MODE)
+        self.folder.replace(&self.file_of(server), &serde_json::to_vec(list)?, FILE_MODE)
     }
 
     /// The list is asked for again next time.
     pub(super) fn forget(&self, server: &McpConfig) {
         // It may never have been there; and what cannot be removed is only seen once more.
-        let _ = self.folder.remove_file(&file_of(server));
+        let _ = self.folder.remove_file(&self.file_of(server));
     }
-}
-
-/// What makes a server the same one: the program and its environment. How long it may take does not.
-fn file_of(server: &McpConfig) -> PathBuf {
-    let identity = json!({"format": FORMAT, "command": server.command, "env": server.env});
-    PathBuf::from(format!("{}.json", hex(&Sha256::digest(identity.to_string().as_bytes()))))
 }
 
 /// What is different in `new`, in words; `None` if nothing is.
@@ -151,7 +160,7 @@ mod tests {
         assert_eq!(lists.load(&patient), Some(list.clone()));
         let other = McpConfig { env: [("A".to_owned(), "1".to_owned())].into(), ..server("x") };
         assert_eq!(lists.load(&other), None);
-        let path = folder.path().join(file_of(&server("x")));
+        let path = folder.path().join(lists.file_of(&server("x")));
         assert_eq!(fs_err::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
 
         for broken in ["", "{}", r#"{"format":2,"lifecycle":"handshake","tools":[]}"#] {

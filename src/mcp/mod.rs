@@ -110,12 +110,12 @@ fn open_lists(ground: &Ground<'_>, warnings: &Warnings) -> Option<Lists> {
             return None;
         }
     };
-    let holds_any = folder.entries(Path::new(".")).is_ok_and(|entries| !entries.is_empty());
-    if holds_any && ground.state.tracks_cache(CACHE) {
+    let lists = Lists::new(folder);
+    if lists.are_foreseeable() && ground.state.tracks_cache(CACHE) {
         warnings.push("git tracks files in the cache of MCP servers' tools; the cache is not used".to_owned());
         return None;
     }
-    Some(Lists::new(folder))
+    Some(lists)
 }
 
 fn mask_secrets(config: &Config) {

@@ -16,6 +16,8 @@ mod inventory;
 mod limits;
 mod links;
 mod man;
+mod mcp;
+mod mcp_peers;
 mod options;
 mod places;
 mod provider_anthropic;

@@ -72,13 +72,15 @@ fn list(invocation: &Invocation, registry: &Registry) -> Status {
             "builtin" => "built in",
             other => other,
         };
-        let traits = [
+        let mut traits = vec![
             source,
             asks,
             if tool.concurrent { "runs beside others" } else { "runs alone" },
-            if tool.fan_out.is_some() { "takes several operations" } else { "takes one call each" },
             if tool.withheld.is_some() { "not offered" } else { "offered" },
         ];
+        if tool.fan_out.is_some() {
+            traits.push("takes several operations");
+        }
         let first = tool.tool.description().lines().next().unwrap_or_default();
         lines.push(Line::new(Tone::Heading, &format!("{} ({})", tool.name(), traits.join(", "))));
         lines.push(Line::plain(&format!("  {first}")));

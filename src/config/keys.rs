@@ -322,6 +322,7 @@ mod tests {
     }
 
     #[test]
+    #[expect(clippy::too_many_lines, reason = "every key there is, and what it comes to")]
     fn every_key_is_read() {
         let config = parse(
             r#"

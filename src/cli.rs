@@ -371,11 +371,18 @@ pub struct DiffArguments {
 Examples:
   attini tools
   attini tools --schema read
+  attini tools --refresh
   attini tools call read '{\"path\": \"README.md\"}'")]
 pub struct ToolsArguments {
     /// Print one tool's schema
     #[arg(long, value_name = "NAME")]
     pub schema: Option<String>,
+
+    /// Ask all MCP servers for their tools, also where those are known
+    ///
+    /// The list of a server is kept in .attini/cache until its config changes or the server says that the list did.
+    #[arg(long)]
+    pub refresh: bool,
 
     #[command(subcommand)]
     pub command: Option<ToolsCommand>,

@@ -27,7 +27,7 @@
 //!
 //! # The rest
 //!
-//! [`tool`]: one file a built-in tool. [`provider`]: one file a wire format. [`report`]: events, text, JSON, and the
+//! [`tool`]: one file a built-in tool. [`mcp`]: the tools of MCP servers, and the only place with an async runtime. [`provider`]: one file a wire format. [`report`]: events, text, JSON, and the
 //! escaping of everything that comes from outside. [`cli`] and [`command`]: the command line, one file a subcommand.
 //! [`exit`] and [`failure`]: how it can end, and what is told of it. [`crash`]: what becomes of a panic. [`interrupt`]:
 //! what ends it from outside. [`mask`]: what keeps keys out of everything. [`clock`]: the time as it is written.
@@ -43,6 +43,7 @@ pub mod failure;
 pub mod http;
 pub mod interrupt;
 pub mod mask;
+pub mod mcp;
 pub mod permission;
 pub mod provider;
 pub mod report;

@@ -17,6 +17,8 @@ mod inventory;
 mod limits;
 mod links;
 mod man;
+mod mcp;
+mod mcp_peers;
 mod options;
 mod places;
 mod provider_anthropic;

@@ -1,7 +1,7 @@
 //! The line `next: ...` at the end of a failed result: what to do about it, from a fixed table by code.
 
 /// For every code that a failed result can have.
-const ADVICE: [(&str, &str); 34] = [
+const ADVICE: [(&str, &str); 37] = [
     ("cancelled", "call it again if it is still needed"),
     ("denied", "do not repeat the call; take another way, or say what you would need it for"),
     ("earlier_call_denied", "think again in the light of the denial; call it again only if it still makes sense"),
@@ -36,6 +36,9 @@ const ADVICE: [(&str, &str); 34] = [
     ("redirect_refused", "ask for the address it leads to, or take another source"),
     ("fetch_failed", "check the address; try again later if the cause may pass"),
     ("private_address", "do not repeat the call; take a public source"),
+    ("tool_error", "read what the tool says, then mend the call or take another way"),
+    ("server_failed", "do without this server's tools, or say what it lacks"),
+    ("input_required", "ask the person for it in your answer, or take another way"),
 ];
 
 /// What the model should do next about a result with that code; `detail` is what this very call adds.

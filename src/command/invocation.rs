@@ -1,18 +1,22 @@
 //! What an invocation knows before it does anything: the workspace, the environment, trust, config, where sessions are.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use crate::cli::{GlobalOptions, Parsed, RuleOption};
 use crate::config::Config;
 use crate::config::environment::Environment;
 use crate::config::layers::{self, Loaded};
 use crate::config::trust::Trust;
+use crate::exit::Status;
 use crate::failure::Failure;
-use crate::interrupt::Interrupt;
+use crate::interrupt::{Cause, Interrupt};
+use crate::mcp::{self, Servers};
 use crate::permission::{self, Rule, Rules};
 use crate::provider;
 use crate::report::{Mode, ReportOptions, Reporter, command_prefix, program_word};
 use crate::session::folder::{SessionFolder, StateFolder, ensure_name};
+use crate::tool::Tool;
 use crate::workspace::Workspace;
 
 /// The session that is used where nothing names another.
@@ -83,6 +87,38 @@ impl Invocation {
             self.reporter.warning(&warning);
         }
         Ok(rules)
+    }
+
+    /// Adds the tools of the configured MCP servers; what is wrong with them is told as warnings. `refresh`: all servers
+    /// are asked for their tools, also where those are known.
+    pub fn add_mcp_tools(
+        &self,
+        tools: &mut Vec<Arc<dyn Tool>>,
+        config: &Config,
+        withheld_variables: &[String],
+        refresh: bool,
+    ) -> anyhow::Result<Servers> {
+        let taken: Vec<&str> = tools.iter().map(|tool| tool.name()).collect();
+        let offer = mcp::offer(
+            config,
+            &taken,
+            &mcp::Ground {
+                workspace: &self.workspace,
+                state: &self.state(),
+                withheld_variables,
+                interrupt: &self.interrupt,
+                refresh,
+            },
+        );
+        for warning in offer.warnings {
+            self.reporter.warning(&warning);
+        }
+        if let Some(Cause::Signal(signal)) = self.interrupt.cause() {
+            let message = "interrupted while MCP servers were asked for their tools";
+            return Err(Failure::new(Status::Interrupted(signal), message).into());
+        }
+        tools.extend(offer.tools);
+        Ok(offer.servers)
     }
 
     pub fn trust(&self) -> anyhow::Result<Trust> {

@@ -11,6 +11,7 @@ use crate::config::layers::ensure_tools_exist;
 use crate::config::trust::Trust;
 use crate::exit::Status;
 use crate::failure::Failure;
+use crate::mcp::Servers;
 use crate::permission::{HostVerdict, Rule, Rules, RulesFile};
 use crate::provider::{self, Connected};
 use crate::report::event::{Event, TurnResult};
@@ -132,6 +133,7 @@ pub struct Equipment {
     pub settings: TurnSettings,
     pub connected: Connected,
     pub registry: Registry,
+    pub servers: Servers,
     pub rules: Rules,
     pub withheld_variables: Vec<String>,
 }
@@ -147,17 +149,19 @@ impl Equipment {
         config: &Config,
         trust: &Trust,
     ) -> anyhow::Result<Self> {
-        let tools = builtin_tools();
+        let mut tools = builtin_tools();
         let names: Vec<&str> = tools.iter().map(|tool| tool.name()).collect();
         ensure_tools_exist(config, &names)?;
         let connected = provider::connect(&settings.model, config, &invocation.workspace)?;
         let rules = invocation.rules(folder, Some(turn), recorded_deny, trust)?;
+        let withheld_variables = withheld_variables(&config.environment_pass, &provider::key_variables(config));
+        // Last, as it may start servers: nothing else is wrong by then.
+        let servers = invocation.add_mcp_tools(&mut tools, config, &withheld_variables, false)?;
         let (registry, warnings) = Registry::new(tools, config, settings.read_only, &settings.fan_out);
         for warning in warnings {
             invocation.reporter.warning(&warning);
         }
-        let withheld_variables = withheld_variables(&config.environment_pass, &provider::key_variables(config));
-        Ok(Self { settings, connected, registry, rules, withheld_variables })
+        Ok(Self { settings, connected, registry, servers, rules, withheld_variables })
     }
 
     /// Refuses (17) a pending.json that is not what the conversation says, and returns what its calls are now.
@@ -190,6 +194,7 @@ impl Equipment {
             log,
             settings: self.settings,
             registry: Arc::new(self.registry),
+            servers: self.servers,
             connected: self.connected,
             rules: self.rules,
             interrupt: &invocation.interrupt,
@@ -253,6 +258,8 @@ pub fn finish(mut turn: Turn<'_>, ended: anyhow::Result<Ending>) -> TurnResult {
             turn.result(failure.status, None, Some(&failure))
         }
     };
+    turn.servers.end();
+    turn.warn_of_servers();
     if result.exit_code == Status::Completed.code() {
         turn.reporter.answer(result.text.as_deref().unwrap_or_default());
     }

@@ -17,6 +17,7 @@ use crate::config::{Config, Run};
 use crate::exit::Status;
 use crate::failure::Failure;
 use crate::interrupt::Cause;
+use crate::mcp::Servers;
 use crate::permission::{Rule, Rules, grant, host_verdict};
 use crate::report::line::{Line, Tone};
 use crate::session::record::{ResultStatus, ToolCall};
@@ -29,9 +30,11 @@ use crate::workspace::environment::withheld_variables;
 pub fn run(invocation: &Invocation, arguments: &ToolsArguments) -> anyhow::Result<Status> {
     let trust = invocation.trust()?;
     let config = invocation.trusted_config(&trust)?.config;
-    let tools = builtin_tools();
+    let mut tools = builtin_tools();
     let names: Vec<&str> = tools.iter().map(|tool| tool.name()).collect();
     ensure_tools_exist(&config, &names)?;
+    let withheld_variables = withheld_variables(&config.environment_pass, &crate::provider::key_variables(&config));
+    let servers = invocation.add_mcp_tools(&mut tools, &config, &withheld_variables, arguments.refresh)?;
     let (registry, warnings) = Registry::new(tools, &config, false, &config.fan_out());
     for warning in warnings {
         invocation.reporter.warning(&warning);
@@ -39,10 +42,24 @@ pub fn run(invocation: &Invocation, arguments: &ToolsArguments) -> anyhow::Resul
     match (&arguments.command, &arguments.schema) {
         (Some(ToolsCommand::Call { name, arguments }), _) => {
             let rules = invocation.rules(None, None, &[], &trust)?;
-            call(invocation, &registry, &config, &rules, name, arguments)
+            call(invocation, &registry, &config, &rules, &servers, (name, arguments))
         }
-        (None, Some(name)) => schema(invocation, &registry, name),
-        (None, None) => Ok(list(invocation, &registry)),
+        (None, Some(name)) => {
+            end(invocation, &servers);
+            schema(invocation, &registry, name)
+        }
+        (None, None) => {
+            end(invocation, &servers);
+            Ok(list(invocation, &registry))
+        }
+    }
+}
+
+/// Ends the MCP servers that run, and tells what is to be told of them.
+fn end(invocation: &Invocation, servers: &Servers) {
+    servers.end();
+    for warning in servers.take_warnings() {
+        invocation.reporter.warning(&warning);
     }
 }
 
@@ -51,20 +68,26 @@ fn list(invocation: &Invocation, registry: &Registry) -> Status {
     let mut listed = Vec::new();
     for tool in registry.tools() {
         let asks = asks(tool);
-        let traits = [
-            "built in",
+        let source = match tool.tool.source() {
+            "builtin" => "built in",
+            other => other,
+        };
+        let mut traits = vec![
+            source,
             asks,
             if tool.concurrent { "runs beside others" } else { "runs alone" },
-            if tool.fan_out.is_some() { "takes several operations" } else { "takes one call each" },
             if tool.withheld.is_some() { "not offered" } else { "offered" },
         ];
+        if tool.fan_out.is_some() {
+            traits.push("takes several operations");
+        }
         let first = tool.tool.description().lines().next().unwrap_or_default();
         lines.push(Line::new(Tone::Heading, &format!("{} ({})", tool.name(), traits.join(", "))));
         lines.push(Line::plain(&format!("  {first}")));
         listed.push(json!({
             "name": tool.name(),
             "description": tool.description(),
-            "source": "builtin",
+            "source": tool.tool.source(),
             "asks": asks,
             "concurrent": tool.concurrent,
             "fan_out": tool.fan_out.is_some(),
@@ -113,8 +136,8 @@ fn call(
     registry: &Registry,
     config: &Config,
     rules: &Rules,
-    name: &str,
-    arguments: &str,
+    servers: &Servers,
+    (name, arguments): (&str, &str),
 ) -> anyhow::Result<Status> {
     if registry.find(name).is_none() {
         return Err(unknown(name, registry).into());
@@ -170,6 +193,7 @@ fn call(
         beat: &|_, _, _| {},
     };
     let executed = execute(&[&ready], 1, &ground).pop();
+    end(invocation, servers);
     let outcome = executed.map_or_else(|| Outcome::error("panic", "nothing was run"), |executed| executed.outcome);
     told(invocation, name, outcome)
 }

@@ -11,11 +11,14 @@ use anyhow::Result;
 
 use self::reader::{Reader, Table};
 use super::nearest::suggestion;
-use super::{Api, Config, FanOutConfig, LimitsConfig, ProviderConfig, Run, ToolConfig};
+use super::{Api, Config, Defer, FanOutConfig, LimitsConfig, McpConfig, ProviderConfig, Run, ToolConfig};
 use crate::session::record::{OnError, TrailingReads};
 
 /// A larger config file is refused.
 pub const CONFIG_BYTES_MAX: u64 = 1024 * 1024;
+
+/// The longest name of an MCP server: the names of its tools begin with it.
+const SERVER_NAME_BYTES_MAX: usize = 32;
 
 const COUNT_MAX: u64 = 1_000_000;
 const SECONDS_MAX: u64 = 366 * 24 * 60 * 60;
@@ -25,12 +28,13 @@ const RESULT_BYTES_MAX: u64 = 64 * 1024 * 1024;
 const OUTPUT_BYTES_MAX: u64 = 1024 * 1024 * 1024 * 1024;
 const CONCURRENCY_MAX: u64 = 1024;
 
-const TOP_KEYS: [&str; 7] = ["model", "instructions", "providers", "limits", "dispatch", "environment", "tools"];
+const TOP_KEYS: [&str; 8] = ["model", "instructions", "providers", "limits", "dispatch", "environment", "tools", "mcp"];
 const PROVIDER_KEYS: [&str; 5] = ["api", "base_url", "api_key_env", "context_tokens", "user_after_tool"];
 const DISPATCH_KEYS: [&str; 2] = ["concurrency", "trailing_reads"];
 const ENVIRONMENT_KEYS: [&str; 1] = ["pass"];
 const TOOL_KEYS: [&str; 3] = ["run", "concurrent", "fan_out"];
 const FAN_OUT_KEYS: [&str; 4] = ["enabled", "concurrency", "on_error", "max_operations"];
+const MCP_KEYS: [&str; 5] = ["command", "env", "start_timeout_s", "timeout_s", "defer"];
 
 const APIS: [(&str, Api); 3] = [("openai", Api::OpenAi), ("anthropic", Api::Anthropic), ("scripted", Api::Scripted)];
 const RUNS: [(&str, Run); 3] = [("allow", Run::Allow), ("ask", Run::Ask), ("deny", Run::Deny)];
@@ -80,6 +84,12 @@ pub fn apply(config: &mut Config, bytes: &[u8], shown: &str) -> Result<()> {
                 for tool in reader::entries(reader.table(&entry)?) {
                     ensure_name(&reader, &tool, "tool")?;
                     apply_tool(config.tools.entry(tool.key.to_owned()).or_default(), &reader, &tool)?;
+                }
+            }
+            "mcp" => {
+                for server in reader::entries(reader.table(&entry)?) {
+                    ensure_server_name(&reader, &server)?;
+                    apply_mcp(config.mcp.entry(server.key.to_owned()).or_default(), &reader, &server)?;
                 }
             }
             unknown => return Err(reader.unknown(&entry, unknown, "", &TOP_KEYS)),
@@ -183,18 +193,58 @@ fn apply_fan_out(
 
 /// Every key there is, with the tables it stands in: `limits.rounds`, `providers.NAME.api`.
 pub fn names() -> Vec<String> {
-    let tables: [(&str, Vec<&str>); 6] = [
+    let tables: [(&str, Vec<&str>); 7] = [
         ("limits.", LIMITS.map(|(key, _, _)| key).to_vec()),
         ("dispatch.", DISPATCH_KEYS.to_vec()),
         ("environment.", ENVIRONMENT_KEYS.to_vec()),
         ("providers.NAME.", PROVIDER_KEYS.to_vec()),
         ("tools.NAME.", TOOL_KEYS.to_vec()),
         ("tools.NAME.fan_out.", FAN_OUT_KEYS.to_vec()),
+        ("mcp.NAME.", MCP_KEYS.to_vec()),
     ];
     let is_table = |key: &&str| tables.iter().any(|(table, _)| table.split('.').next() == Some(*key));
     let plain = TOP_KEYS.into_iter().filter(|key| !is_table(key)).map(str::to_owned);
     let within = tables.iter().flat_map(|(table, keys)| keys.iter().map(move |key| format!("{table}{key}")));
     plain.chain(within).collect()
+}
+
+fn apply_mcp(server: &mut McpConfig, reader: &Reader<'_>, within: &reader::Entry<'_>) -> Result<()> {
+    for entry in reader::entries(reader.table(within)?) {
+        match entry.key {
+            "command" => server.command = reader.texts(&entry)?,
+            "env" => {
+                for variable in reader::entries(reader.table(&entry)?) {
+                    let name = read_variable_key(reader, &entry, &variable)?;
+                    server.env.insert(name, reader.string(&variable)?.to_owned());
+                }
+            }
+            "start_timeout_s" => server.start_timeout_s = reader.whole_number(&entry, &(1..=SECONDS_MAX))?,
+            "timeout_s" => server.timeout_s = reader.whole_number(&entry, &(1..=SECONDS_MAX))?,
+            "defer" => server.defer = reader.switch(&entry, Defer::Always, Defer::Never, ("auto", Defer::Auto))?,
+            unknown => return Err(reader.unknown(&entry, unknown, &format!("mcp.{}", within.key), &MCP_KEYS)),
+        }
+    }
+    if server.command.is_empty() {
+        let message =
+            format!("[mcp.{}] has no `command`: the program that is the server, and its arguments", within.key);
+        return Err(reader.error_at_key(within, &message));
+    }
+    Ok(())
+}
+
+/// The names of a server's tools are made of its own.
+fn ensure_server_name(reader: &Reader<'_>, entry: &reader::Entry<'_>) -> Result<()> {
+    let fits = !entry.key.is_empty()
+        && entry.key.len() <= SERVER_NAME_BYTES_MAX
+        && entry.key.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-'));
+    if fits {
+        return Ok(());
+    }
+    let message = format!(
+        "`{}` is no name of an MCP server: letters, digits, `_` and `-`, at most {SERVER_NAME_BYTES_MAX}",
+        entry.key
+    );
+    Err(reader.error_at_key(entry, &message))
 }
 
 /// Names of providers and tools stand in `PROVIDER/MODEL`, in messages and on the wire.
@@ -231,13 +281,27 @@ fn read_base_url(reader: &Reader<'_>, entry: &reader::Entry<'_>) -> Result<Strin
 }
 
 fn read_variable_name(reader: &Reader<'_>, entry: &reader::Entry<'_>, name: &str) -> Result<String> {
-    let fits = name.starts_with(|first: char| first.is_ascii_alphabetic() || first == '_')
-        && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
-    if fits {
+    if is_variable_name(name) {
         return Ok(name.to_owned());
     }
-    let message = format!("`{}` takes names of environment variables, and `{name}` is none", entry.key);
-    Err(reader.error(entry, &message))
+    Err(reader.error(entry, &no_variable_name(entry.key, name)))
+}
+
+/// The name of a variable where it is the key of a table.
+fn read_variable_key(reader: &Reader<'_>, table: &reader::Entry<'_>, entry: &reader::Entry<'_>) -> Result<String> {
+    if is_variable_name(entry.key) {
+        return Ok(entry.key.to_owned());
+    }
+    Err(reader.error_at_key(entry, &no_variable_name(table.key, entry.key)))
+}
+
+fn is_variable_name(name: &str) -> bool {
+    name.starts_with(|first: char| first.is_ascii_alphabetic() || first == '_')
+        && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
+}
+
+fn no_variable_name(key: &str, name: &str) -> String {
+    format!("`{key}` takes names of environment variables, and `{name}` is none")
 }
 
 /// What is said of a tool that the config names and nobody knows.
@@ -258,6 +322,7 @@ mod tests {
     }
 
     #[test]
+    #[expect(clippy::too_many_lines, reason = "every key there is, and what it comes to")]
     fn every_key_is_read() {
         let config = parse(
             r#"
@@ -294,6 +359,14 @@ mod tests {
             concurrency = 1
             on_error = "stop"
             max_operations = 8
+            [mcp.fs]
+            command = ["npx", "server", "."]
+            env = { LOG_LEVEL = "error", EMPTY = "" }
+            start_timeout_s = 8
+            timeout_s = 9
+            defer = true
+            [mcp.other]
+            command = ["other"]
             "#,
         )
         .unwrap();
@@ -348,6 +421,20 @@ mod tests {
                 ),
             ]
             .into(),
+            mcp: [
+                (
+                    "fs".to_owned(),
+                    McpConfig {
+                        command: ["npx", "server", "."].map(str::to_owned).into(),
+                        env: [("LOG_LEVEL", "error"), ("EMPTY", "")].map(|(a, b)| (a.to_owned(), b.to_owned())).into(),
+                        start_timeout_s: 8,
+                        timeout_s: 9,
+                        defer: Defer::Always,
+                    },
+                ),
+                ("other".to_owned(), McpConfig { command: vec!["other".to_owned()], ..McpConfig::default() }),
+            ]
+            .into(),
         };
         assert_eq!(config, expected);
         assert_eq!(parse("# nothing but a comment\n").unwrap(), Config::default());
@@ -399,6 +486,33 @@ mod tests {
             (
                 "[environment]\npass = [\"A=B\"]",
                 "c.toml:2: `pass` takes names of environment variables, and `A=B` is none",
+            ),
+            (
+                "[mcp.x]\nargs = []",
+                "c.toml:2: unknown key `args` in [mcp.x]; the keys are command, env, start_timeout_s, timeout_s, defer",
+            ),
+            (
+                "\n[mcp.x]\ntimeout_s = 3",
+                "c.toml:2: [mcp.x] has no `command`: the program that is the server, and its arguments",
+            ),
+            (
+                "[mcp.x]\ncommand = []",
+                "c.toml:1: [mcp.x] has no `command`: the program that is the server, and its arguments",
+            ),
+            ("[mcp.x]\ncommand = \"npx\"", "c.toml:2: `command` is an array of strings, not the string `npx`"),
+            (
+                "[mcp.x]\ncommand = [\"a\"]\nenv = { A-B = \"1\" }",
+                "c.toml:3: `env` takes names of environment variables, and `A-B` is none",
+            ),
+            ("[mcp.x]\nenv = { A = 1 }", "c.toml:2: `A` is a string, not the number 1"),
+            (
+                "[mcp.x]\nstart_timeout_s = 0",
+                "c.toml:2: `start_timeout_s` is a whole number from 1 to 31622400, not the number 0",
+            ),
+            ("[mcp.x]\ndefer = \"yes\"", "c.toml:2: `defer` is true, false or `auto`, not the string `yes`"),
+            (
+                "[mcp.\"a b\"]\n",
+                "c.toml:1: `a b` is no name of an MCP server: letters, digits, `_` and `-`, at most 32",
             ),
             (
                 "[providers.\"a/b\"]\napi = \"openai\"",

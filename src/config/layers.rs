@@ -94,9 +94,10 @@ pub fn trust_command(root: &Path) -> String {
 }
 
 /// Refuses a config that names a tool nobody knows (exit code 2), with the nearest name.
+/// What may be a tool of an MCP server is left to where those are listed.
 pub fn ensure_tools_exist(config: &Config, known: &[&str]) -> Result<()> {
     for name in config.tools.keys() {
-        if !known.contains(&name.as_str()) {
+        if !known.contains(&name.as_str()) && !crate::mcp::may_be_tool(config, name) {
             return Err(Failure::usage(keys::unknown_tool(name, known)).into());
         }
     }
@@ -235,6 +236,10 @@ mod tests {
         config.tools.insert("serch".to_owned(), crate::config::ToolConfig::default());
         let failure = Failure::of(&ensure_tools_exist(&config, &["read", "search"]).unwrap_err());
         assert_eq!(failure.message, "[tools.serch]: there is no tool of that name; did you mean `search`?");
+        ensure_tools_exist(&config, &["serch"]).unwrap();
+        config.tools.insert("fs__gone".to_owned(), crate::config::ToolConfig::default());
+        ensure_tools_exist(&config, &["serch"]).unwrap_err();
+        config.mcp.insert("fs".to_owned(), crate::config::McpConfig::default());
         ensure_tools_exist(&config, &["serch"]).unwrap();
     }
 }

@@ -30,6 +30,8 @@ pub struct Config {
     /// Names of variables that children get although attini would withhold them.
     pub environment_pass: Vec<String>,
     pub tools: BTreeMap<String, ToolConfig>,
+    /// MCP servers by name.
+    pub mcp: BTreeMap<String, McpConfig>,
 }
 
 /// Adds to the built-in providers, or changes one. A key that is `None` keeps what the built-in one has.
@@ -119,6 +121,36 @@ impl Config {
             })
             .collect()
     }
+}
+
+/// An MCP server: a program that is spoken to over its stdin and stdout.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct McpConfig {
+    /// The program and its arguments; not empty.
+    pub command: Vec<String>,
+    /// What it gets beside the environment that commands get.
+    pub env: BTreeMap<String, String>,
+    /// For its start, until its tools are listed.
+    pub start_timeout_s: u64,
+    /// For one call.
+    pub timeout_s: u64,
+    pub defer: Defer,
+}
+
+impl Default for McpConfig {
+    fn default() -> Self {
+        Self { command: Vec::new(), env: BTreeMap::new(), start_timeout_s: 20, timeout_s: 60, defer: Defer::default() }
+    }
+}
+
+/// Whether the schemas of a server's tools are left out of the requests until the model asks for them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Defer {
+    /// Where there are many MCP tools.
+    #[default]
+    Auto,
+    Always,
+    Never,
 }
 
 /// What happens to a tool's calls that no rule matches.

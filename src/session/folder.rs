@@ -111,17 +111,49 @@ impl<'a> StateFolder<'a> {
     }
 
     fn create(&self, name: &str) -> io::Result<()> {
-        let sessions = self.relative("").components().as_path().to_owned();
-        let root = match &self.elsewhere {
-            None => self.workspace.root.folder(Path::new("."))?,
+        self.base()?.make_folders(&self.relative(name), FOLDER_MODE)?;
+        Ok(())
+    }
+
+    /// The folder that all state lies beneath, made with what keeps it out of commits.
+    fn base(&self) -> io::Result<Root> {
+        match &self.elsewhere {
+            None => {
+                self.ignore_state()?;
+                self.workspace.root.folder(Path::new("."))
+            }
             Some(elsewhere) => {
                 make_elsewhere(elsewhere)?;
-                Root::open(elsewhere)?
+                Root::open(elsewhere)
             }
+        }
+    }
+
+    /// A folder of the cache, made if it is missing: `cache/NAME` where the sessions' folder is.
+    pub fn open_or_create_cache(&self, name: &str) -> io::Result<Root> {
+        let relative = self.cache(name);
+        let present = match &self.elsewhere {
+            None => self.workspace.root.folder(&relative),
+            Some(elsewhere) => Root::open(elsewhere).and_then(|root| root.folder(&relative)),
         };
-        root.make_folders(&sessions, FOLDER_MODE)?;
-        root.make_folders(&self.relative(name), FOLDER_MODE)?;
-        Ok(())
+        match present {
+            Err(error) if error.kind() == ErrorKind::NotFound => {
+                let base = self.base()?;
+                base.make_folders(&relative, FOLDER_MODE)?;
+                base.folder(&relative)
+            }
+            present => present,
+        }
+    }
+
+    /// Whether git tracks anything in that folder of the cache: then it came with a checkout, and is someone else's.
+    pub fn tracks_cache(&self, name: &str) -> bool {
+        self.elsewhere.is_none() && crate::workspace::git::tracks_below(self.workspace, &self.cache(name))
+    }
+
+    fn cache(&self, name: &str) -> PathBuf {
+        let cache = if self.elsewhere.is_some() { "cache" } else { ".attini/cache" };
+        Path::new(cache).join(name)
     }
 
     /// Adds to `.attini/.gitignore` what it lacks.

@@ -45,6 +45,17 @@ pub trait Tool: Send + Sync {
     /// The JSON Schema of its arguments: an object, unknown properties refused.
     fn parameters(&self) -> &Value;
 
+    /// The schema as model services are told it, where they would refuse the tool's own.
+    fn advertised_parameters(&self) -> &Value {
+        self.parameters()
+    }
+
+    /// Where it comes from: `builtin`, or `mcp:NAME`.
+    #[expect(clippy::unnecessary_literal_bound, reason = "a server's tool names its server")]
+    fn source(&self) -> &str {
+        "builtin"
+    }
+
     fn effect(&self) -> Effect;
 
     /// Whether what a read finds depends on this machine's files.

@@ -20,7 +20,7 @@ use crate::session::record::Attachment;
 use crate::workspace::{Kind, Location, World};
 
 /// The largest image that is attached.
-const IMAGE_BYTES_MAX: u64 = 5 * 1024 * 1024;
+pub(crate) const IMAGE_BYTES_MAX: u64 = 5 * 1024 * 1024;
 /// How much is read at a time, and all of what a file is recognised by.
 const CHUNK_BYTES: usize = 64 * 1024;
 /// The session's folder for attachments.
@@ -200,6 +200,17 @@ fn image(
     let mut outcome = Outcome::ok(format!("{shown}: {media_type}, {size} bytes, attached"));
     outcome.attachments.push(Attachment { media_type: media_type.to_owned(), file });
     Ok(outcome)
+}
+
+/// Keeps an image that came from elsewhere, for it to be sent; `None` if the bytes are no image that can be.
+pub(crate) fn attach_image(session: &SessionFolder, label: &str, bytes: &[u8]) -> io::Result<Option<Attachment>> {
+    match sniff::content(bytes) {
+        sniff::Content::Image { media_type, extension } if bytes.len() as u64 <= IMAGE_BYTES_MAX => {
+            let file = attach(session, label, extension, bytes)?;
+            Ok(Some(Attachment { media_type: media_type.to_owned(), file }))
+        }
+        sniff::Content::Image { .. } | sniff::Content::Text | sniff::Content::Binary(_) => Ok(None),
+    }
 }
 
 fn attach(session: &SessionFolder, label: &str, extension: &str, bytes: &[u8]) -> io::Result<String> {

@@ -57,7 +57,7 @@ impl RegisteredTool {
 
     /// The schema that the model sees.
     pub fn advertised_parameters(&self) -> &Value {
-        self.fan_out.as_ref().map_or_else(|| self.tool.parameters(), |(_, envelope)| envelope)
+        self.fan_out.as_ref().map_or_else(|| self.tool.advertised_parameters(), |(_, envelope)| envelope)
     }
 
     /// The compiled schema; compiled when the tool is first called.
@@ -89,13 +89,14 @@ impl Registry {
                 None
             };
             let concurrent = configured.and_then(|configured| configured.concurrent).unwrap_or(reads);
-            let fan_out = fan_out.get(tool.name()).and_then(|settings| match fanned::envelope(tool.parameters()) {
-                Ok(envelope) => Some((*settings, envelope)),
-                Err(why) => {
-                    warnings.push(format!("{} cannot carry several operations: {why}", tool.name()));
-                    None
-                }
-            });
+            let fan_out =
+                fan_out.get(tool.name()).and_then(|settings| match fanned::envelope(tool.advertised_parameters()) {
+                    Ok(envelope) => Some((*settings, envelope)),
+                    Err(why) => {
+                        warnings.push(format!("{} cannot carry several operations: {why}", tool.name()));
+                        None
+                    }
+                });
             RegisteredTool { tool, run, concurrent, withheld, fan_out, schema: OnceLock::new() }
         });
         let tools = tools.collect();

@@ -229,6 +229,7 @@ impl Turn<'_> {
             }
         }
         commit(&mut self.log, self.folder, self.reporter, budget, items, events)?;
+        self.warn_of_servers();
         for (ready, prospect) in ready.iter().zip(prospects) {
             self.remember(&ready.call.id, prospect);
         }

@@ -21,6 +21,7 @@ use std::time::{Duration, Instant};
 use crate::call::repeated::Memory;
 use crate::config::Run;
 use crate::interrupt::Interrupt;
+use crate::mcp::Servers;
 use crate::permission::{Rules, host_verdict};
 use crate::provider::Connected;
 use crate::report::Reporter;
@@ -42,6 +43,8 @@ pub struct Turn<'a> {
     pub log: Log,
     pub settings: TurnSettings,
     pub registry: Arc<Registry>,
+    /// The MCP servers behind some of the tools; they end with the turn.
+    pub servers: Servers,
     pub connected: Connected,
     pub rules: Rules,
     pub interrupt: &'a Interrupt,
@@ -108,6 +111,13 @@ impl Turn<'_> {
         let left_ms = limit_ms.saturating_sub(self.spent_of_limits().elapsed_ms);
         self.interrupt.raise_at(Instant::now() + Duration::from_millis(left_ms))?;
         Ok(())
+    }
+
+    /// Tells what is to be told of MCP servers since this was last done.
+    pub(crate) fn warn_of_servers(&self) {
+        for warning in self.servers.take_warnings() {
+            self.warn(warning);
+        }
     }
 
     pub(crate) fn warn(&self, message: impl Into<String>) {

@@ -7,7 +7,7 @@
 use std::io;
 use std::os::fd::AsFd;
 use std::os::unix::process::CommandExt;
-use std::process::{Child, ChildStdin, Command, ExitStatus};
+use std::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command, ExitStatus};
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, OnceLock};
 
@@ -15,7 +15,7 @@ use rustix::process::{Pid, Signal};
 
 use super::root::Root;
 
-pub(super) struct Group {
+pub(crate) struct Group {
     child: Child,
     leader: Pid,
     /// Reaped, or given up: there is nothing left to stop.
@@ -24,7 +24,7 @@ pub(super) struct Group {
 
 impl Group {
     /// Starts `command` in `folder`. The child dies with the calling thread, which therefore has to wait for it.
-    pub(super) fn spawn(mut command: Command, folder: &Root) -> io::Result<Self> {
+    pub(crate) fn spawn(mut command: Command, folder: &Root) -> io::Result<Self> {
         keep_ended_children();
         let folder = folder.as_fd().try_clone_to_owned()?;
         let parent = rustix::process::getpid();
@@ -47,23 +47,31 @@ impl Group {
         Ok(Self { child, leader, settled: false })
     }
 
-    pub(super) fn leader(&self) -> Pid {
+    pub(crate) fn leader(&self) -> Pid {
         self.leader
     }
 
-    pub(super) fn take_stdin(&mut self) -> Option<ChildStdin> {
+    pub(crate) fn take_stdin(&mut self) -> Option<ChildStdin> {
         self.child.stdin.take()
     }
 
+    pub(crate) fn take_stdout(&mut self) -> Option<ChildStdout> {
+        self.child.stdout.take()
+    }
+
+    pub(crate) fn take_stderr(&mut self) -> Option<ChildStderr> {
+        self.child.stderr.take()
+    }
+
     /// Signals every process of the group. One that is gone is no error.
-    pub(super) fn signal(&self, signal: Signal) {
+    pub(crate) fn signal(&self, signal: Signal) {
         if !self.settled {
             let _ = rustix::process::kill_process_group(self.leader, signal);
         }
     }
 
     /// Whether a process of the group other than its leader still runs. Where that cannot be learned: yes.
-    pub(super) fn has_others(&self) -> bool {
+    pub(crate) fn has_others(&self) -> bool {
         #[cfg(target_os = "linux")]
         if let Ok(entries) = fs_err::read_dir("/proc") {
             return entries
@@ -79,13 +87,13 @@ impl Group {
     }
 
     /// Waits for the leader's end and takes its status.
-    pub(super) fn reap(&mut self) -> io::Result<ExitStatus> {
+    pub(crate) fn reap(&mut self) -> io::Result<ExitStatus> {
         self.settled = true;
         self.child.wait()
     }
 
     /// Leaves a leader that does not even end when killed (it hangs in the kernel) to the system.
-    pub(super) fn abandon(&mut self) {
+    pub(crate) fn abandon(&mut self) {
         self.settled = true;
     }
 }

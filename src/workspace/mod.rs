@@ -4,7 +4,7 @@ pub mod child;
 mod discover;
 pub mod environment;
 pub mod git;
-mod group;
+pub(crate) mod group;
 pub mod look;
 pub mod names;
 mod nearest;

@@ -43,10 +43,27 @@ impl Root {
         self.path.to_string_lossy().into_owned()
     }
 
+    /// What no other folder has, and what nobody can foretell: its number, and when it was made to the nanosecond. `None`
+    /// where the system does not know.
+    pub fn birth(&self) -> Option<String> {
+        #[cfg(target_os = "linux")]
+        {
+            use rustix::fs::StatxFlags;
+            let wanted = StatxFlags::BTIME | StatxFlags::INO;
+            let found = rustix::fs::statx(&self.fd, "", AtFlags::EMPTY_PATH, wanted).ok()?;
+            let is_known =
+                StatxFlags::from_bits_retain(found.stx_mask).contains(wanted) && found.stx_btime.tv_nsec != 0;
+            is_known.then(|| format!("{}:{}.{}", found.stx_ino, found.stx_btime.tv_sec, found.stx_btime.tv_nsec))
+        }
+        #[cfg(not(target_os = "linux"))]
+        None
+    }
+
     /// Opens a folder below. `.` or an empty path is this folder itself.
     pub fn folder(&self, relative: &Path) -> io::Result<Self> {
         let fd = self.open_fd(relative, FOLDER_FLAGS, Mode::empty())?;
-        Ok(Self { fd, path: self.path.join(relative) })
+        // By components: a `.` is not part of where the folder is.
+        Ok(Self { fd, path: self.path.join(relative).components().collect() })
     }
 
     /// Opens a file for reading. A pipe or device is opened without waiting; look at the metadata before reading.

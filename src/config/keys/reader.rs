@@ -144,6 +144,16 @@ impl<'a> Reader<'a> {
         number.ok_or_else(|| self.wrong(entry, &format!("a whole number from {} to {}", range.start(), range.end())))
     }
 
+    /// True, false, or one word.
+    pub(super) fn switch<T>(&self, entry: &Entry<'_>, on: T, off: T, (word, other): (&str, T)) -> Result<T> {
+        match (entry.value.as_bool(), entry.value.as_str()) {
+            (Some(true), _) => Ok(on),
+            (Some(false), _) => Ok(off),
+            (None, Some(text)) if text == word => Ok(other),
+            (None, _) => Err(self.wrong(entry, &format!("true, false or `{word}`"))),
+        }
+    }
+
     pub(super) fn one_of<T: Copy>(&self, entry: &Entry<'_>, choices: &[(&str, T)]) -> Result<T> {
         let names: Vec<String> = choices.iter().map(|(name, _)| format!("`{name}`")).collect();
         let wanted = format!("one of {}", names.join(", "));

@@ -332,6 +332,7 @@ impl House {
         let rules = self.plot.rules.iter().map(|rule| (Scope::CommandLine, rule.clone()));
         let player = Player { replies: self.plot.replies.clone(), ran: Arc::clone(&self.ran) };
         Turn {
+            servers: crate::mcp::Servers::none(),
             workspace: &self.workspace,
             folder: &self.session,
             state: None,

@@ -1,0 +1,307 @@
+//! What a server answered, as the outcome of a call.
+//!
+//! Text is kept as it is; images become attachments; everything else that is no text is a line with its type and size.
+//! Bytes in base64 never reach the model.
+
+use std::fmt::Write;
+
+use base64::Engine;
+use base64::alphabet::STANDARD;
+use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
+use serde_json::{Map, Value, json};
+
+use super::connection::Reply;
+use super::host::Called;
+use crate::session::record::{Attachment, ResultStatus};
+use crate::tool::read::{IMAGE_BYTES_MAX, attach_image};
+use crate::tool::{Outcome, Work};
+
+/// The most images of one result that are attached.
+const IMAGES_MAX: usize = 16;
+/// The most parts of one result that are read.
+const PARTS_MAX: usize = 10_000;
+/// Of what a server says of itself in one line: a name, a type, an address.
+const WORD_CHARACTERS_MAX: usize = 300;
+/// A longer text is an answer of a tool, not the complaint that there is none.
+const COMPLAINT_BYTES_MAX: usize = 500;
+/// How many fields of a question are told.
+const FIELDS_TOLD_MAX: usize = 20;
+
+const BASE64: GeneralPurpose = GeneralPurpose::new(
+    &STANDARD,
+    GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent),
+);
+
+/// How a call ended.
+#[derive(Debug, Clone, PartialEq)]
+pub enum CallEnd {
+    Settled(Outcome),
+    /// The server wants an answer before it goes on. `state` is what it needs to be sent back with one: its `requests`
+    /// and its own `request_state`, as they came.
+    InputRequired {
+        question: String,
+        state: Value,
+    },
+}
+
+/// Reads how a call of `server`'s `tool` ended.
+pub(super) fn call_end(server: &str, tool: &str, timeout_s: u64, called: Called, work: &Work<'_>) -> CallEnd {
+    let (reply, declined) = match called {
+        Called::NotStarted(why) => {
+            let content = format!("The tool was not called: the MCP server {server} {why}");
+            return CallEnd::Settled(if work.interrupt.is_raised() {
+                Outcome { status: ResultStatus::Cancelled, ..Outcome::error("interrupted", content) }
+            } else {
+                Outcome::error("server_failed", content)
+            });
+        }
+        Called::UnknownTool(words) => {
+            let content = format!(
+                "The MCP server {server} has no tool {tool} any more; it says: {words}\nIts list of tools was read \
+                 again and counts from the next turn on."
+            );
+            return CallEnd::Settled(Outcome::error("unknown_tool", content));
+        }
+        Called::Replied { reply, declined } => (reply, declined),
+    };
+    let mut outcome = match reply {
+        Reply::Result(result) => match read_result(&result, work) {
+            CallEnd::Settled(outcome) => outcome,
+            asks @ CallEnd::InputRequired { .. } => return asks,
+        },
+        Reply::Refused { code, message } => {
+            Outcome::error("tool_error", format!("The MCP server {server} refused the call: {message} ({code})"))
+        }
+        Reply::TimedOut => {
+            let content = format!(
+                "The MCP server {server} did not answer within {timeout_s} s. The call was cancelled and the server \
+                 ended; the call may have taken effect."
+            );
+            Outcome::error("timeout", content)
+        }
+        Reply::Interrupted => {
+            let content = format!(
+                "Interrupted: the call was cancelled and the MCP server {server} ended; the call may have taken effect."
+            );
+            Outcome { status: ResultStatus::Unknown, ..Outcome::error("interrupted", content) }
+        }
+        Reply::Died(how) => {
+            let content =
+                format!("The MCP server {server} did not live to answer: the call may have taken effect. It {how}");
+            Outcome { status: ResultStatus::Unknown, ..Outcome::error("unknown_outcome", content) }
+        }
+    };
+    for question in declined {
+        // Writing to a string cannot fail.
+        let _ = write!(
+            outcome.content,
+            "\n[In mid-call the server asked: {}. It was told that nobody answers.]",
+            clip(&question)
+        );
+    }
+    CallEnd::Settled(outcome)
+}
+
+/// The outcome where a question of the server ends the call.
+pub(super) fn asked(server: &str, question: &str) -> Outcome {
+    let content = format!("The MCP server {server} cannot go on without an answer; it asks: {question}");
+    Outcome::error("input_required", content)
+}
+
+/// Whether a reply may mean that the server has no such tool, and in what words. Servers say it in any way there is: as
+/// an error of the protocol, as an error of the tool, or as its text.
+pub(super) fn looks_unknown(reply: &Reply, tool: &str) -> Option<String> {
+    let words = match reply {
+        Reply::Refused { message, .. } => message.clone(),
+        Reply::Result(result) => match result.get("content").and_then(Value::as_array).map(Vec::as_slice) {
+            Some([only]) => only.get("text").and_then(Value::as_str)?.to_owned(),
+            _ => return None,
+        },
+        Reply::TimedOut | Reply::Interrupted | Reply::Died(_) => return None,
+    };
+    if words.len() > COMPLAINT_BYTES_MAX {
+        return None;
+    }
+    let lower = words.to_lowercase();
+    let is_of_tools = lower.contains("tool") || lower.contains("method") || lower.contains(&tool.to_lowercase());
+    let says_unknown = [
+        "unknown",
+        "not found",
+        "not exist",
+        "no such",
+        "not registered",
+        "not available",
+        "unrecognized",
+        "invalid tool",
+    ];
+    (is_of_tools && says_unknown.iter().any(|phrase| lower.contains(phrase))).then(|| words.trim().to_owned())
+}
+
+fn read_result(result: &Value, work: &Work<'_>) -> CallEnd {
+    match result.get("resultType").and_then(Value::as_str) {
+        Some("input_required") => return read_question(result),
+        Some("task") => {
+            let content = "The server began a task and gives its result later, which attini does not wait for.";
+            return CallEnd::Settled(Outcome::error("tool_error", content));
+        }
+        Some(_) | None => {}
+    }
+    let mut parts = Parts { work, texts: Vec::new(), has_text: false, attachments: Vec::new() };
+    let content = result.get("content").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
+    for part in content.iter().take(PARTS_MAX) {
+        parts.take(part);
+    }
+    if let Some(left_out) = content.len().checked_sub(PARTS_MAX).filter(|count| *count > 0) {
+        parts.texts.push(format!("[{left_out} more parts left out]"));
+    }
+    // Servers that give structured content give it as text too; where they do not, it is all there is.
+    match result.get("structuredContent") {
+        Some(Value::Null) | None => {}
+        Some(structured) if !parts.has_text => parts.texts.push(structured.to_string()),
+        Some(_) => {}
+    }
+    let text = parts.texts.join("\n");
+    let mut outcome = if result.get("isError").and_then(Value::as_bool) == Some(true) {
+        let text = if text.trim().is_empty() { "The tool failed and gave no reason.".to_owned() } else { text };
+        Outcome::error("tool_error", text)
+    } else {
+        Outcome::ok(text)
+    };
+    outcome.attachments = parts.attachments;
+    CallEnd::Settled(outcome)
+}
+
+/// The parts of a result as they are gathered.
+struct Parts<'a> {
+    work: &'a Work<'a>,
+    texts: Vec<String>,
+    /// Whether the server gave any text of its own.
+    has_text: bool,
+    attachments: Vec<Attachment>,
+}
+
+impl Parts<'_> {
+    fn take(&mut self, part: &Value) {
+        let word = |key: &str| part.get(key).and_then(Value::as_str);
+        match word("type") {
+            Some("text") => {
+                self.has_text |= word("text").is_some_and(|text| !text.trim().is_empty());
+                self.texts.push(word("text").unwrap_or_default().to_owned());
+            }
+            Some("image") => self.take_bytes("image", word("mimeType"), word("data")),
+            Some("audio") => self.take_bytes("audio", word("mimeType"), word("data")),
+            Some("resource") => self.take_resource(part.get("resource").unwrap_or(&Value::Null)),
+            Some("resource_link") => self.texts.push(link(part)),
+            Some(other) => self.texts.push(format!("[a part of the unknown type {} left out]", clip(other))),
+            None => self.texts.push("[a part without a type left out]".to_owned()),
+        }
+    }
+
+    fn take_resource(&mut self, resource: &Value) {
+        let word = |key: &str| resource.get(key).and_then(Value::as_str);
+        let shown = clip(word("uri").unwrap_or("without an address"));
+        match (word("text"), word("blob")) {
+            (Some(text), _) => {
+                self.has_text = true;
+                self.texts.push(format!("[resource {shown}{}]\n{text}", of_type(word("mimeType"))));
+            }
+            (None, blob) => self.take_bytes(&format!("resource {shown}"), word("mimeType"), blob),
+        }
+    }
+
+    /// Bytes are told by a line; if they are an image they are attached as well.
+    fn take_bytes(&mut self, what: &str, media_type: Option<&str>, data: Option<&str>) {
+        let kind = of_type(media_type);
+        let Some(bytes) = data.and_then(decode) else {
+            self.texts.push(format!("[{what}{kind}, its data cannot be read]"));
+            return;
+        };
+        let size = bytes.len();
+        let fate = match self.attach(&bytes) {
+            Ok(Some(attachment)) => {
+                self.attachments.push(attachment);
+                "attached"
+            }
+            Ok(None) => "not shown",
+            Err(_) => "could not be kept",
+        };
+        self.texts.push(format!("[{what}{kind}, {size} bytes, {fate}]"));
+    }
+
+    fn attach(&self, bytes: &[u8]) -> std::io::Result<Option<Attachment>> {
+        let Some(session) = self.work.surroundings.session else { return Ok(None) };
+        if self.attachments.len() >= IMAGES_MAX || bytes.len() as u64 > IMAGE_BYTES_MAX {
+            return Ok(None);
+        }
+        let label = format!("{}-{}", self.work.label, self.attachments.len() + 1);
+        attach_image(session, &label, bytes)
+    }
+}
+
+fn link(part: &Value) -> String {
+    let word = |key: &str| part.get(key).and_then(Value::as_str);
+    let mut line = format!("[link to {}", clip(word("uri").unwrap_or("an unnamed resource")));
+    if let Some(name) = word("title").or_else(|| word("name")) {
+        let _ = write!(line, ": {}", clip(name));
+    }
+    if let Some(description) = word("description") {
+        let _ = write!(line, ", {}", clip(description));
+    }
+    line.push_str(&of_type(word("mimeType")));
+    if let Some(size) = part.get("size").and_then(Value::as_u64) {
+        let _ = write!(line, ", {size} bytes");
+    }
+    line.push(']');
+    line
+}
+
+fn of_type(media_type: Option<&str>) -> String {
+    media_type.map(|media_type| format!(", {}", clip(media_type))).unwrap_or_default()
+}
+
+fn decode(data: &str) -> Option<Vec<u8>> {
+    let packed: String = data.chars().filter(|character| !character.is_ascii_whitespace()).collect();
+    BASE64.decode(packed).ok()
+}
+
+/// One line of a server's own, bounded.
+fn clip(text: &str) -> String {
+    text.chars().map(|character| if character == '\n' { ' ' } else { character }).take(WORD_CHARACTERS_MAX).collect()
+}
+
+fn read_question(result: &Value) -> CallEnd {
+    let requests = result.get("inputRequests").and_then(Value::as_object);
+    let asked: Vec<String> = requests.into_iter().flat_map(Map::values).map(question).collect();
+    let question =
+        if asked.is_empty() { "(nothing: it wants to be called again)".to_owned() } else { asked.join("\n") };
+    let state = json!({
+        "requests": result.get("inputRequests").cloned().unwrap_or_default(),
+        "request_state": result.get("requestState").cloned().unwrap_or_default(),
+    });
+    CallEnd::InputRequired { question, state }
+}
+
+fn question(request: &Value) -> String {
+    let method = request.get("method").and_then(Value::as_str).unwrap_or_default();
+    let Some(message) = request.pointer("/params/message").and_then(Value::as_str) else {
+        return format!("(a request of the kind {})", clip(method));
+    };
+    let mut told = message.to_owned();
+    if let Some(address) = request.pointer("/params/url").and_then(Value::as_str) {
+        let _ = write!(told, " ({})", clip(address));
+    }
+    let fields = request.pointer("/params/requestedSchema/properties").and_then(Value::as_object);
+    for (name, schema) in fields.into_iter().flatten().take(FIELDS_TOLD_MAX) {
+        let _ = write!(told, "\n- {}", clip(name));
+        if let Some(description) = schema.get("description").or_else(|| schema.get("title")).and_then(Value::as_str) {
+            let _ = write!(told, ": {}", clip(description));
+        }
+        if let Some(choices) = schema.get("enum") {
+            let _ = write!(told, " (one of {})", clip(&choices.to_string()));
+        }
+    }
+    told
+}
+
+#[cfg(test)]
+mod tests;

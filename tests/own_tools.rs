@@ -91,7 +91,7 @@ fn rules_name_it_and_its_end_is_that_of_a_command() {
         (1, "error", "exit_nonzero", "exit code 3\nno\n".to_owned()),
         (2, "error", "timeout", "timed out after 1 s".to_owned()),
         (3, "error", "spawn_failed", "cannot start no-such-program".to_owned()),
-        (4, "ok", "", format!("exit code 0\ncat\n{workspace}\n")),
+        (4, "ok", "", format!("exit code 0\ncat\n{workspace}")),
         (5, "denied", "denied", "the tool show is denied by a rule".to_owned()),
         (6, "error", "invalid_arguments", "The arguments do not fit env:\n- arguments: there is no `x`".to_owned()),
     ] {

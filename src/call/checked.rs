@@ -8,6 +8,7 @@ use serde_json::{Map, Value};
 use super::fanned::{self, Shape};
 use super::validation::Schema;
 use super::{arguments, coercion, unwrapped};
+use crate::config::nearest::named;
 use crate::session::record::{OperationId, ToolCall};
 use crate::tool::Refusal;
 use crate::tool::registry::{RegisteredTool, Registry, nearest};
@@ -66,10 +67,10 @@ fn check_operations<'r>(
     let several = operations.len() > 1;
     let numbered = (1..).zip(operations);
     numbered
-        .map(|(number, arguments)| {
+        .map(|(number, given)| {
             let operation = several.then_some(number);
             let id = OperationId { call_id: call.id.clone(), operation };
-            (id.clone(), fit(id, tool, arguments).map_err(&mut taught))
+            (id.clone(), fit(id, tool, given).map_err(&mut taught))
         })
         .collect()
 }
@@ -104,11 +105,11 @@ fn shape(tool: &RegisteredTool, arguments: Map<String, Value>) -> Result<Shape, 
 }
 
 /// Coerces, fills in and validates the arguments of one operation.
-fn fit(id: OperationId, tool: &RegisteredTool, arguments: Value) -> Result<CheckedCall<'_>, Refusal> {
-    let mut arguments = arguments;
-    coercion::apply(&mut arguments, tool.tool.parameters());
-    schema(tool)?.ensure_fits(tool.name(), &arguments)?;
-    Ok(CheckedCall { id, tool, arguments })
+fn fit(id: OperationId, tool: &RegisteredTool, mut given: Value) -> Result<CheckedCall<'_>, Refusal> {
+    coercion::apply(&mut given, tool.tool.parameters());
+    arguments::ensure_shallow(&given)?;
+    schema(tool)?.ensure_fits(tool.name(), &given)?;
+    Ok(CheckedCall { id, tool, arguments: given })
 }
 
 /// The refusal of a call whose schema the model has not seen: what is wrong, and the schema.
@@ -141,7 +142,7 @@ fn unknown(name: &str, registry: &Registry) -> Refusal {
         let more = if more == 0 { String::new() } else { format!(", and {more} more that `find_tools` searches") };
         format!("the tools are {}{more}", known.join(", "))
     } else {
-        format!("the nearest names are {}", near.join(", "))
+        named("the nearest name", &near)
     };
     Refusal::new("unknown_tool", message).detail(detail)
 }

@@ -12,6 +12,7 @@ use serde_json::Value;
 
 use super::deferral::server_of;
 use super::registry::{RegisteredTool, nearest};
+use crate::config::nearest::named;
 use crate::tool::{Assessment, Effect, Locality, Outcome, Overlay, Preview, Refusal, Surroundings, Tool, Work, schema};
 use crate::workspace::World;
 
@@ -112,7 +113,7 @@ impl Catalogue {
 
     fn unknown(&self, name: &str) -> String {
         let near = self.near(name);
-        let near = if near.is_empty() { String::new() } else { format!("; the nearest names are {}", near.join(", ")) };
+        let near = if near.is_empty() { String::new() } else { format!("; {}", named("the nearest name", &near)) };
         format!("There is no tool named {:?}{near}.", quote(name))
     }
 
@@ -247,6 +248,7 @@ impl Tool for FindTools {
             preview: Preview::Tool { arguments: serde_json::json!({"query": arguments.query}) },
             files: Vec::new(),
             after: Overlay::new(),
+            moot: None,
         })
     }
 

@@ -102,7 +102,14 @@ impl Tool for OwnTool {
         let summary = shlex::try_join(argv.iter().map(String::as_str))
             .map_err(|error| Refusal::new("invalid_arguments", error.to_string()))?;
         let preview = Preview::Command { argv, cwd: ".".to_owned(), stdin: Some(stdin), background: false };
-        Ok(Assessment { summary, accesses: vec![Access::Tool], preview, files: Vec::new(), after: Overlay::new() })
+        Ok(Assessment {
+            summary,
+            accesses: vec![Access::Tool],
+            preview,
+            files: Vec::new(),
+            after: Overlay::new(),
+            moot: None,
+        })
     }
 
     fn run(&self, work: &Work<'_>) -> Outcome {

@@ -48,7 +48,7 @@ fn it_asks_and_the_whole_command_is_shown() {
     ]);
     let outcome = case.run(["tell", "go"]).exit(10);
     outcome.stderr_contains(
-        "call_1 (show): sh show.sh -- 'a b' --level=2 '{file}'\n  $ sh show.sh -- 'a b' --level=2 '{file}'\n  with this on its stdin:\n  < {\"file\":\"a b\",\"level\":2}\n  asks because: no rule allows it\n",
+        "call_1 (show): sh show.sh -- 'a b' '--level=2' '{file}'\n  $ sh show.sh -- 'a b' '--level=2' '{file}'\n  with this on its stdin:\n  < {\"file\":\"a b\",\"level\":2}\n  asks because: no rule allows it\n",
     );
     let call = case.pending().unwrap()["calls"][0].clone();
     assert_eq!(call["grant"], json!([{"type": "tool", "allow": true, "name": "show"}]));
@@ -121,8 +121,8 @@ fn it_is_listed_and_called_without_a_model() {
     case.run(["tools", "--schema", "show"]).exit(0).stdout_contains("\"additionalProperties\": false");
     let call = ["tools", "call", "show", "{\"file\":\"a\"}"];
     case.run(call).exit(1).stderr_contains(r#"{"type":"tool","allow":true,"name":"show"}"#);
-    let allowed = ["--allow", "tool:show", "tools", "call", "show", "{\"file\":\"a\"}"];
-    case.run(allowed).exit(0).stdout("exit code 0\n[--]\n[a]\n[{file}]\n{\"file\":\"a\"}\n");
+    let case = self::case("run = \"allow\"");
+    case.run(call).exit(0).stdout("exit code 0\n[--]\n[a]\n[{file}]\n{\"file\":\"a\"}\n");
 }
 
 #[test]

@@ -475,7 +475,7 @@ mod tests {
             json!({"type": "decision", "call_id": "c", "decision": "deny", "auto_decided_by": {"scope": "person"}}),
             json!({"type": "tool_start", "call_id": "c", "operation": 2, "at": "T"}),
             json!({"type": "operation_result", "call_id": "c", "operation": 2, "at": "T", "status": "ok", "content": "x"}),
-            json!({"type": "tool_result", "call_id": "c", "at": "T", "status": "ok", "content": "x"}),
+            json!({"type": "tool_result", "call_id": "c", "at": "T", "status": "ok", "content": "x", "fetched": ["a"]}),
             json!({"type": "turn_end", "turn": 1, "at": "T", "status": "completed", "elapsed_ms": 1, "rounds": 1,
                 "tool_calls": 1, "usage": usage}),
         ] {

@@ -30,7 +30,6 @@ const SELECT: &str = "select:";
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Arguments {
-    /// Words, or `select: NAME, NAME`.
     query: String,
 }
 

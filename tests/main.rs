@@ -26,6 +26,7 @@ mod provider_anthropic;
 mod readme;
 mod recipes;
 mod results;
+mod rules;
 mod states;
 mod streams;
 mod suspension;

@@ -28,6 +28,7 @@ mod provider_anthropic;
 mod readme;
 mod recipes;
 mod results;
+mod rules;
 mod states;
 mod streams;
 mod suspension;

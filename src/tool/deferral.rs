@@ -18,7 +18,7 @@ const ADVERTISED_MCP_TOOLS_MAX: usize = 16;
 /// How much of the system prompt the names may take.
 const NAMES_BYTES_MAX: usize = 12 * 1024;
 
-const RUN_TOOL_DESCRIPTION: &str = "Runs a tool that you know by name alone, with arguments by its own schema."; without it the first call that does not fit is answered with it.";
+const RUN_TOOL_DESCRIPTION: &str = "Runs a tool that you know by name alone, with arguments by its own schema.";
 
 /// Marks the tools that are deferred. Those that are not offered count for nothing.
 pub(super) fn mark(tools: &mut [RegisteredTool], config: &Config) {

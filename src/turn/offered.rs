@@ -52,7 +52,7 @@ fn hashes(tools: &[AdvertisedTool]) -> BTreeMap<String, String> {
     tools.iter().map(|tool| (tool.name.clone(), hash(tool))).collect()
 }
 
-fn names<'t>(tools: &'t BTreeMap<String, String>, wanted: impl Fn(&str, &str) -> bool) -> Vec<&'t str> {
+fn names(tools: &BTreeMap<String, String>, wanted: impl Fn(&str, &str) -> bool) -> Vec<&str> {
     tools.iter().filter(|(name, hash)| wanted(name, hash)).map(|(name, _)| name.as_str()).collect()
 }
 

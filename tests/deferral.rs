@@ -19,7 +19,9 @@ fn allow() -> [Value; 1] {
 }
 
 fn run_tool(name: &str, arguments: Value) -> Value {
-    json!({"name": name, "arguments": arguments})
+    let mut call = json!({"name": name});
+    call["arguments"] = arguments;
+    call
 }
 
 /// The tools array of the last request, in bytes.

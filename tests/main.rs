@@ -32,3 +32,4 @@ mod streams;
 mod suspension;
 mod tampering;
 mod turn_grants;
+mod undo;

@@ -118,9 +118,9 @@ impl Clean {
             && self.code.is_none()
             && self.pre.is_none();
         if bytes > STRETCH_BYTES_MAX || self.elements > STRETCH_ELEMENTS_MAX || (between && bytes > STRETCH_BYTES) {
-            let language = self.end_pre();
+            let pre = self.end_pre();
             self.end_stretch();
-            self.pre = language.map(|language| Pre { text: String::new(), language });
+            self.pre = pre;
         }
     }
 

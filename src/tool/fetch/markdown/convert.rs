@@ -3,8 +3,6 @@
 //! Tables are among these: htmd's own pads every cell to the width of its column and drops cells that it did not
 //! expect. Its one flaw in words, `\_` within a name, is evaded by characters that stand in for others.
 
-use std::fmt::Display;
-
 use htmd::element_handler::{HandlerResult, Handlers};
 use htmd::options::{BulletListMarker, HrStyle, Options};
 use htmd::{Element, HtmlToMarkdown};
@@ -38,16 +36,16 @@ impl Default for Converter {
         };
         let builder = HtmlToMarkdown::builder()
             .options(options)
-            .add_handler(vec!["br"], between("\n", ""))
-            .add_handler(vec!["del"], between("~~", "~~"))
+            .add_handler(vec!["br"], shown(|_| "\n".to_owned()))
+            .add_handler(vec!["del"], shown(|content| format!("~~{content}~~")))
             // 10<sup>6</sup> is not 106.
-            .add_handler(vec!["sup"], between("^", ""))
-            .add_handler(vec!["dt"], between("\n\n", "\n"))
-            .add_handler(vec!["dd"], description)
-            .add_handler(vec![TABLE], table)
-            .add_handler(vec![TABLE_ROW], between(ROW, ""))
-            .add_handler(vec![TABLE_CELL], between(CELL, ""))
-            .add_handler(vec![TABLE_HEAD], between(HEAD_CELL, ""));
+            .add_handler(vec!["sup"], shown(|content| format!("^{content}")))
+            .add_handler(vec!["dt"], shown(|content| format!("\n\n{content}\n")))
+            .add_handler(vec!["dd"], shown(description))
+            .add_handler(vec![TABLE], shown(table))
+            .add_handler(vec![TABLE_ROW], shown(|content| format!("{ROW}{content}")))
+            .add_handler(vec![TABLE_CELL], shown(|content| format!("{CELL}{content}")))
+            .add_handler(vec![TABLE_HEAD], shown(|content| format!("{HEAD_CELL}{content}")));
         Self(builder.build())
     }
 }
@@ -61,16 +59,14 @@ impl Converter {
     }
 }
 
-/// Shows an element's content between two texts.
-fn between(
-    before: impl Display + Send + Sync + 'static,
-    after: &'static str,
+/// A handler that makes an element's Markdown of that of its content.
+fn shown(
+    show: impl Fn(&str) -> String + Send + Sync,
 ) -> impl Fn(&dyn Handlers, Element) -> Option<HandlerResult> + Send + Sync {
-    move |handlers, element| Some(format!("{before}{}{after}", handlers.walk_children(element.node).content).into())
+    move |handlers, element| Some(show(&handlers.walk_children(element.node).content).into())
 }
 
-fn description(handlers: &dyn Handlers, element: Element) -> Option<HandlerResult> {
-    let content = handlers.walk_children(element.node).content;
+fn description(content: &str) -> String {
     let mut text = String::from(": ");
     for (index, line) in content.trim().lines().enumerate() {
         match (index, line) {
@@ -81,11 +77,10 @@ fn description(handlers: &dyn Handlers, element: Element) -> Option<HandlerResul
         text.push_str(line);
     }
     text.push('\n');
-    Some(text.into())
+    text
 }
 
-fn table(handlers: &dyn Handlers, element: Element) -> Option<HandlerResult> {
-    let content = handlers.walk_children(element.node).content;
+fn table(content: &str) -> String {
     let blocks = if content.contains(LAYOUT) {
         let cells = content.split([ROW, CELL, HEAD_CELL, LAYOUT]).map(str::trim);
         cells.filter(|cell| !cell.is_empty()).collect::<Vec<_>>().join("\n\n")
@@ -94,8 +89,7 @@ fn table(handlers: &dyn Handlers, element: Element) -> Option<HandlerResult> {
         let caption = rows.next().unwrap_or_default().trim();
         format!("{caption}\n\n{}", lines(rows.collect()))
     };
-    let blocks = blocks.trim();
-    (!blocks.is_empty()).then(|| format!("\n\n{blocks}\n\n").into())
+    format!("\n\n{}\n\n", blocks.trim())
 }
 
 /// A table's rows as lines, each no wider than it is.

@@ -83,8 +83,8 @@ impl Clean {
         }
     }
 
-    /// Ends the block of code that is open, and returns its language.
-    pub(super) fn end_pre(&mut self) -> Option<Option<String>> {
+    /// Ends the block of code that is open, and returns one that goes on with it.
+    pub(super) fn end_pre(&mut self) -> Option<Pre> {
         let Pre { text, language } = self.pre.take()?;
         let text = text.strip_prefix('\n').unwrap_or(&text).trim_end();
         if !text.is_empty() {
@@ -95,7 +95,7 @@ impl Clean {
             self.html.push_str("</code></pre>");
             self.fill();
         }
-        Some(language)
+        Some(Pre { text: String::new(), language })
     }
 
     /// An element within a block of code: where it begins and ends a line of its own, so does its text.

@@ -77,6 +77,13 @@ pub enum Needs {
     Nothing,
 }
 
+impl Needs {
+    /// What a call waits for that asks, by what a person is shown of it.
+    pub fn of(preview: &Preview) -> Self {
+        if preview.is_question() { Self::Answer } else { Self::Approval }
+    }
+}
+
 impl PendingCall {
     pub fn operation_id(&self) -> OperationId {
         OperationId { call_id: self.id.clone(), operation: self.operation }

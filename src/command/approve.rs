@@ -81,6 +81,7 @@ pub(super) fn approve(
             call.decided_at = Some(clock::now());
         }
     }
+    decided.refresh_status();
     Ok(decided)
 }
 

@@ -267,6 +267,7 @@ pub fn decide(file: &mut PendingFile, selected: &[usize], verdict: &Verdict) {
         let paths: Vec<String> = patched_paths(&file.calls[index]).map(str::to_owned).collect();
         make_stale(file, index, paths, &now);
     }
+    file.refresh_status();
 }
 
 fn make_stale(file: &mut PendingFile, index: usize, denied: Vec<String>, now: &str) {

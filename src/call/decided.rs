@@ -10,7 +10,7 @@ use crate::permission::{Question, Rule, Rules, Verdict, grant, judge};
 use crate::session::record::{
     DecidedBy, Decision, DecisionRecord, Granted, OperationId, PlannedFile, ResultStatus, Scope,
 };
-use crate::tool::Assessment;
+use crate::tool::{Assessment, Refusal};
 
 /// The right to run one operation once, as it was judged. Only the deciding stages make one: this one, and
 /// [`super::settled`] from a person's answer.
@@ -77,6 +77,8 @@ pub enum Decided {
     Denied(Answer),
     /// A person has to say, for this reason.
     Ask(String),
+    /// A person would have to say, but it would fail whatever they said.
+    Moot(Refusal),
 }
 
 /// Why a question asks. No rule and no config can answer it.
@@ -96,7 +98,10 @@ pub fn decide(call: &CheckedCall<'_>, assessment: &Assessment, rules: &Rules) ->
                 (!never_asks).then_some(Grounds { decision: Decision::Allow, by, reason: None, granted: None });
             Decided::Allowed(Permit::new(grounds, assessment.files.clone()))
         }
-        Verdict::Ask { why } => Decided::Ask(why),
+        Verdict::Ask { why } => match &assessment.moot {
+            Some(refusal) => Decided::Moot(refusal.clone()),
+            None => Decided::Ask(why),
+        },
         Verdict::Deny { decided_by, message } => Decided::Denied(denied_by_rule(decided_by, message)),
     }
 }

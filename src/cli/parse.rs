@@ -191,7 +191,7 @@ impl Glimpse {
 }
 
 fn known_command(name: &str) -> Option<&'static str> {
-    const NAMES: [&str; 13] = [
+    const NAMES: [&str; 14] = [
         "tell",
         "approve",
         "deny",
@@ -202,6 +202,7 @@ fn known_command(name: &str) -> Option<&'static str> {
         "diff",
         "tools",
         "check",
+        "rules",
         "trust",
         "demo",
         "completions",

@@ -12,6 +12,7 @@ pub mod invocation;
 pub mod opened;
 pub mod resume;
 pub mod review;
+pub mod rules;
 pub mod status;
 mod stdin;
 pub mod tell;
@@ -101,6 +102,7 @@ fn dispatch(
         Command::Diff(arguments) => diff::run(&invocation, arguments),
         Command::Tools(arguments) => tools::run(&invocation, arguments),
         Command::Check => check::run(&invocation),
+        Command::Rules(arguments) => rules::run(&invocation, arguments),
         Command::Trust(arguments) => trust::run(&invocation, arguments),
         Command::Demo | Command::Completions(_) => Ok(Status::Completed),
     };

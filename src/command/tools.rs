@@ -178,6 +178,7 @@ fn call(
         Decided::Denied(answer) => {
             return Err(Failure::new(Status::Error, answer.content).code(answer.code).into());
         }
+        Decided::Moot(refusal) => return refused(refusal, Status::Error),
         Decided::Ask(why) => {
             let rules = suggested_rules(&checked, &assessment, invocation.workspace.root.path());
             let failure = needs_approval(name, &why, rules.as_deref());

@@ -84,6 +84,7 @@ impl Tool for AskUser {
             preview: Preview::Question { question, choices },
             files: Vec::new(),
             after: Overlay::new(),
+            moot: None,
         })
     }
 

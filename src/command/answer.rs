@@ -18,7 +18,7 @@ pub(super) const ANSWER_BYTES_MAX: u64 = 1024 * 1024;
 pub fn run(invocation: &Invocation, arguments: &AnswerArguments) -> anyhow::Result<Status> {
     let text = read_answer(arguments)?;
     let folder = invocation.folder()?;
-    let mut opened = open_existing(invocation, folder.as_ref(), &arguments.turn)?;
+    let mut opened = open_existing(invocation, folder.as_ref(), arguments.turn.wait)?;
     let Some(file) = opened.pending.take() else {
         return Err(nothing_pending(invocation, Some(opened.log.history())).into());
     };

@@ -35,7 +35,7 @@ pub fn run(invocation: &Invocation, arguments: &ReviewArguments) -> anyhow::Resu
             .into());
     };
     let folder = invocation.folder()?;
-    let mut opened = open_existing(invocation, folder.as_ref(), &arguments.turn)?;
+    let mut opened = open_existing(invocation, folder.as_ref(), arguments.turn.wait)?;
     let Some(file) = opened.pending.take() else {
         return Err(nothing_pending(invocation, Some(opened.log.history())).into());
     };

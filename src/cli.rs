@@ -108,6 +108,8 @@ pub enum Command {
     Tell(Box<TellArguments>),
     Approve(Box<ApproveArguments>),
     Deny(Box<DenyArguments>),
+    Answer(Box<AnswerArguments>),
+    Review(Box<ReviewArguments>),
     Resume(Box<ResumeArguments>),
     /// Say where the session stands
     ///
@@ -139,6 +141,8 @@ impl Command {
             Self::Tell(_) => "tell",
             Self::Approve(_) => "approve",
             Self::Deny(_) => "deny",
+            Self::Answer(_) => "answer",
+            Self::Review(_) => "review",
             Self::Resume(_) => "resume",
             Self::Status => "status",
             Self::Diff(_) => "diff",
@@ -158,6 +162,8 @@ impl Command {
             Self::Tell(arguments) => Some(&arguments.turn),
             Self::Approve(arguments) => Some(&arguments.turn),
             Self::Deny(arguments) => Some(&arguments.turn),
+            Self::Answer(arguments) => Some(&arguments.turn),
+            Self::Review(arguments) => Some(&arguments.turn),
             Self::Resume(arguments) => Some(&arguments.turn),
             Self::Status
             | Self::Diff(_)
@@ -244,6 +250,55 @@ pub struct DenyArguments {
     /// What the model is told
     #[arg(long, value_name = "TEXT")]
     pub reason: Option<String>,
+
+    #[command(flatten)]
+    pub turn: TurnOptions,
+}
+
+/// Answer a question, and continue the turn
+///
+/// The model reads your words as they are; the number of a choice stands for that choice. Once all pending calls are
+/// decided the turn goes on; else the answer is written down and the exit code is 10, or 11 with only questions left.
+#[derive(Debug, Clone, Args)]
+#[command(
+    allow_missing_positional = true,
+    after_long_help = "\
+Examples:
+  attini answer 'the second one; keep the old name as an alias'
+  attini answer call_3 2
+  attini answer 'call_7#2' - < answer.txt"
+)]
+pub struct AnswerArguments {
+    /// The question, as attini status lists it; not needed where one alone is open
+    #[arg(value_name = "ID")]
+    pub id: Option<String>,
+
+    /// Your answer, or a choice's number; -: read it from stdin (1 MiB at most)
+    #[arg(value_name = "TEXT", required = true)]
+    pub text: String,
+
+    /// Refuse (17) unless pending.json has this digest
+    #[arg(long, value_name = "DIGEST")]
+    pub if_digest: Option<String>,
+
+    #[command(flatten)]
+    pub turn: TurnOptions,
+}
+
+/// Decide on the pending calls one by one, at a terminal, and continue the turn
+///
+/// Shows each call that waits and takes one key for it: approve, deny with a reason, answer, store the suggested rule,
+/// show the whole of it, leave it for later, quit. Each decision is written down as it is made. Once all pending calls
+/// are decided the turn goes on; else the exit code is 10, or 11 with only questions left.
+#[derive(Debug, Clone, Args)]
+#[command(after_long_help = "\
+Examples:
+  attini review
+  attini -s ci review --if-digest sha256:5d41402abc4b2a76b9719d911017c592ae1f8e0a4b6f1c3d7e9a2b5c8d0f1e2a")]
+pub struct ReviewArguments {
+    /// Refuse (17) unless pending.json has this digest
+    #[arg(long, value_name = "DIGEST")]
+    pub if_digest: Option<String>,
 
     #[command(flatten)]
     pub turn: TurnOptions,

@@ -238,6 +238,7 @@ fn execute_one(ready: &Ready<'_>, ground: &Ground<'_>) -> Executed {
         label: &label,
         interrupt: ground.interrupt,
         approved_by_person: ready.permit.grounds().is_some_and(|grounds| grounds.by.scope == Scope::Person),
+        answer: ready.permit.answer(),
         live: ground.live,
         output_bytes: &output_bytes,
     };

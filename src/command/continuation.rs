@@ -1,10 +1,11 @@
-//! What `approve`, `deny` and `resume` share: going on with a turn that an earlier invocation began.
+//! What `approve`, `deny`, `answer`, `review` and `resume` share: going on with a turn that an earlier invocation began.
 
 use super::invocation::Invocation;
 use super::opened::{Continued, Equipment, conclude, finish, run};
 use crate::cli::TurnOptions;
 use crate::config::trust::Trust;
 use crate::exit::Status;
+use crate::failure::Failure;
 use crate::permission::{Rule, RulesFile};
 use crate::session::folder::SessionFolder;
 use crate::session::history::History;
@@ -13,6 +14,17 @@ use crate::session::record::{OperationId, Scope, TurnSettings};
 use crate::turn::Turn;
 use crate::turn::ending::result_of;
 use crate::turn::verification::Grants;
+
+/// Refuses (17) a pending.json that is not the one that the person speaks of.
+pub fn ensure_digest(file: &PendingFile, wanted: Option<&str>) -> Result<(), Failure> {
+    match wanted {
+        Some(wanted) if wanted != file.digest => {
+            Err(Failure::conflict(format!("pending.json has the digest {}, not {wanted}", file.digest))
+                .hint("look at what is pending now: `attini status`"))
+        }
+        Some(_) | None => Ok(()),
+    }
+}
 
 /// The equipment of the turn that the log ends in: as it was started, but for explicit options.
 pub fn equipment(

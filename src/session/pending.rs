@@ -12,7 +12,7 @@ use sha2::{Digest, Sha256};
 use crate::failure::Failure;
 use crate::permission::Rule;
 use crate::session::folder::{FILE_MODE, SessionFolder};
-use crate::session::record::{Decision, Granted, OperationId};
+use crate::session::record::{Decision, Granted, OperationId, TurnStatus};
 use crate::tool::Preview;
 
 /// The version of the file's format.
@@ -75,6 +75,13 @@ pub enum Needs {
     Answer,
     /// It is carried: it runs when the calls before it are decided, judged again.
     Nothing,
+}
+
+impl Needs {
+    /// What a call waits for that asks, by what a person is shown of it.
+    pub fn of(preview: &Preview) -> Self {
+        if preview.is_question() { Self::Answer } else { Self::Approval }
+    }
 }
 
 impl PendingCall {
@@ -156,6 +163,15 @@ impl PendingFile {
 
     pub fn undecided(&self) -> impl Iterator<Item = &PendingCall> {
         self.calls.iter().filter(|call| call.is_undecided())
+    }
+
+    /// Makes the status say what is still open. Where nothing is, it stays: the turn goes on.
+    pub fn refresh_status(&mut self) {
+        if self.undecided().next().is_some() {
+            let status =
+                if self.awaits_answers_alone() { TurnStatus::AwaitingAnswer } else { TurnStatus::AwaitingApproval };
+            status.name().clone_into(&mut self.status);
+        }
     }
 
     /// Whether what is still open are questions alone.

@@ -34,10 +34,19 @@ pub enum Dispatched {
     Answered,
     /// pending.json is on disk.
     Suspended(PendingFile),
-    /// `--on-ask fail`: these rules would have allowed what asked.
-    WouldAsk(Vec<Rule>),
+    /// `--on-ask fail`.
+    WouldAsk(WouldAsk),
     /// The interrupt was raised; every call of the reply that must have a result has one.
     Interrupted,
+}
+
+/// What asked where nobody may be asked.
+#[derive(Debug, Default)]
+pub struct WouldAsk {
+    /// These would have allowed it.
+    pub rules: Vec<Rule>,
+    /// Questions alone asked.
+    pub questions_alone: bool,
 }
 
 impl Turn<'_> {
@@ -370,17 +379,18 @@ impl Turn<'_> {
     fn close(&mut self, planned: Vec<Planned<'_>>, budget: &mut Budget) -> anyhow::Result<Dispatched> {
         let mut settlements = Vec::new();
         let mut waiting = Vec::new();
-        let mut would_ask = None;
+        let mut would_ask: Option<WouldAsk> = None;
         for planned in planned {
             match planned.next {
                 Next::Answered(answer) => {
                     settlements.push(Settlement::of_answer(planned.id, planned.name, answer).into());
                 }
-                Next::WouldAsk { answer, grant } => {
-                    let rules: &mut Vec<Rule> = would_ask.get_or_insert_default();
+                Next::WouldAsk { answer, needs, grant } => {
+                    let asked = would_ask.get_or_insert(WouldAsk { questions_alone: true, ..WouldAsk::default() });
+                    asked.questions_alone &= needs != Needs::Approval;
                     for rule in grant.unwrap_or_default() {
-                        if !rules.contains(&rule) {
-                            rules.push(rule);
+                        if !asked.rules.contains(&rule) {
+                            asked.rules.push(rule);
                         }
                     }
                     settlements.push(Settlement::of_answer(planned.id, planned.name, answer).into());
@@ -393,8 +403,8 @@ impl Turn<'_> {
         if !settlements.is_empty() {
             commit(&mut self.log, self.folder, self.reporter, budget, settlements, Vec::new())?;
         }
-        if let Some(rules) = would_ask {
-            return Ok(Dispatched::WouldAsk(rules));
+        if let Some(asked) = would_ask {
+            return Ok(Dispatched::WouldAsk(asked));
         }
         if waiting.is_empty() {
             return Ok(Dispatched::Answered);
@@ -474,13 +484,15 @@ fn run_together(one: &Ready<'_>, other: &Ready<'_>) -> bool {
 
 fn pending_call(parked: Parked<'_>) -> PendingCall {
     let before = parked.before;
+    let needs = Needs::of(&parked.assessment.preview);
     PendingCall {
         id: parked.call.id.call_id.clone(),
         operation: parked.call.id.operation,
         name: parked.call.tool.name().to_owned(),
         arguments: parked.call.arguments,
-        needs: Needs::Approval,
-        why: Some(parked.why),
+        needs,
+        // A question says itself why it asks.
+        why: Some(parked.why).filter(|_| needs == Needs::Approval),
         summary: Some(parked.assessment.summary),
         preview: Some(parked.assessment.preview),
         grant: parked.grant,

@@ -1,19 +1,21 @@
 //! Closing what an earlier invocation left open, before anything else happens.
 
 use super::Turn;
+use crate::call::checked::check;
 use crate::call::committed::{Budget, Item, Settlement, commit};
 use crate::call::fanned::operation_count;
 use crate::call::planned::Answer;
 use crate::call::settled;
 use crate::call::unwrapped::tool_name;
 use crate::session::history::{CallProgress, History};
-use crate::session::pending::{PendingCall, PendingFile};
+use crate::session::pending::PendingFile;
 use crate::session::record::{
     DecidedBy, Decision, OperationId, PlannedFile, ResultStatus, Scope, ToolCall, ToolStartRecord, TurnStatus,
 };
+use crate::tool::Overlay;
 use crate::tool::patch::recover::{Recovery, clean_temporary_files, recover};
 use crate::tool::patch::write::State;
-use crate::workspace::Workspace;
+use crate::workspace::{Workspace, World};
 
 /// `reason` of every result that a repair made.
 pub const REPAIR_REASON: &str = "unanswered_tool_call_repair";
@@ -135,7 +137,8 @@ impl Turn<'_> {
         self.commit_repairs(settlements)
     }
 
-    /// Before a new prompt: a recorded denial becomes its result, all else is repaired, and the old turn is over.
+    /// Before a new prompt: a recorded denial or answer becomes its result, all else is repaired, and the old turn is
+    /// over.
     pub fn drop_pending(&mut self, pending: &PendingFile) -> anyhow::Result<()> {
         let mut settlements = repair_orphaned_tool_calls(
             self.history(),
@@ -147,18 +150,31 @@ impl Turn<'_> {
         // file says of it.
         for settlement in &mut settlements {
             let started = self.history().operation(&settlement.id).is_some_and(|one| one.start.is_some());
-            let denied = |call: &&PendingCall| {
-                call.operation_id() == settlement.id && matches!(call.decision, Some(Decision::Deny | Decision::Stale))
+            let listed = pending.calls.iter().find(|call| call.operation_id() == settlement.id);
+            let Some(call) = listed.filter(|_| !started) else { continue };
+            let answer: Answer = match call.decision {
+                Some(Decision::Deny | Decision::Stale) => settled::refusal(call),
+                // The file alone cannot make an answer the result of a call that asked nothing.
+                Some(Decision::Answer) if self.is_question(&settlement.id) => settled::answered(call),
+                Some(Decision::Answer | Decision::Approve | Decision::Allow) | None => continue,
             };
-            if let Some(call) = pending.calls.iter().find(denied).filter(|_| !started) {
-                let answer: Answer = settled::refusal(call);
-                *settlement = Settlement::of_answer(call.operation_id(), &call.name, answer);
-            }
+            *settlement = Settlement::of_answer(call.operation_id(), &call.name, answer);
         }
         self.commit_repairs(settlements)?;
         self.append_turn_end(TurnStatus::Dropped, None)?;
         self.log.barrier()?;
         PendingFile::remove(self.folder)
+    }
+
+    /// Whether an operation of the conversation is one that asks a person something.
+    fn is_question(&self, id: &OperationId) -> bool {
+        let Some((call, _)) = self.history().call(&id.call_id) else { return false };
+        let operations = check(call, &self.registry, false);
+        let Some((_, Ok(checked))) = operations.into_iter().find(|(one, _)| one == id) else { return false };
+        let mut world = World::default();
+        self.with_surroundings(|surroundings| checked.tool.tool.look(&checked.arguments, surroundings, &mut world));
+        let assessed = checked.tool.tool.assess(&checked.arguments, &world, &Overlay::new());
+        assessed.is_ok_and(|assessment| assessment.preview.is_question())
     }
 
     fn commit_repairs(&mut self, settlements: Vec<Settlement>) -> anyhow::Result<()> {

@@ -10,6 +10,7 @@ use std::sync::atomic::AtomicU64;
 use std::sync::{Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use super::fanned::is_failure;
 use super::planned::Ready;
 use crate::interrupt::Interrupt;
 use crate::session::record::{OnError, ResultStatus, Scope};
@@ -66,7 +67,7 @@ pub fn execute(group: &[&Ready<'_>], concurrency: usize, ground: &Ground<'_>) ->
             scope.spawn(|| {
                 while let Some(index) = next_of(&state, &freed) {
                     let executed = execute_one(group[index], ground);
-                    let failed = executed.outcome.status != ResultStatus::Ok;
+                    let failed = is_failure(executed.outcome.status);
                     *slots[index].lock().unwrap_or_else(PoisonError::into_inner) = Some(executed);
                     let mut schedule = state.lock().unwrap_or_else(PoisonError::into_inner);
                     schedule.finish(index, group[index].call.id.operation.filter(|_| failed));

@@ -89,8 +89,15 @@ impl Fake {
         let log = session.root.read(Path::new(crate::session::log::FILE_NAME), u64::MAX - 1).unwrap();
         let records: Vec<Value> =
             String::from_utf8(log).unwrap().lines().map(|line| serde_json::from_str(line).unwrap()).collect();
-        let place =
-            |kind: &str| records.iter().position(|record| record["type"] == kind && record["call_id"] == work.label);
+        let (call_id, operation) = match work.label.split_once('.') {
+            Some((call_id, number)) => (call_id, number.parse::<u32>().map_or(Value::Null, Value::from)),
+            None => (work.label, Value::Null),
+        };
+        let place = |kind: &str| {
+            records.iter().position(|record| {
+                record["type"] == kind && record["call_id"] == call_id && record["operation"] == operation
+            })
+        };
         if !matches!((place("decision"), place("tool_start")), (Some(decision), Some(start)) if decision < start) {
             self.ran.faults.lock().unwrap().push(format!("{} ran before its start was on disk", work.label));
         }

@@ -89,14 +89,15 @@ impl Registry {
                 None
             };
             let concurrent = configured.and_then(|configured| configured.concurrent).unwrap_or(reads);
-            let fan_out =
-                fan_out.get(tool.name()).and_then(|settings| match fanned::envelope(tool.advertised_parameters()) {
+            let fan_out = fan_out.get(tool.name()).and_then(|settings| {
+                match fanned::envelope(tool.parameters(), tool.advertised_parameters()) {
                     Ok(envelope) => Some((*settings, envelope)),
                     Err(why) => {
                         warnings.push(format!("{} cannot carry several operations: {why}", tool.name()));
                         None
                     }
-                });
+                }
+            });
             RegisteredTool { tool, run, concurrent, withheld, fan_out, schema: OnceLock::new() }
         });
         let tools = tools.collect();

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use super::{Assessment, Effect, Outcome, Overlay, Preview, Refusal, Surroundings, Tool, Work};
 use crate::exit::Signal;
 use crate::interrupt::Cause;
-use crate::permission::Access;
+use crate::permission::{Access, FetchAccess};
 use crate::session::record::ResultStatus;
 use crate::workspace::World;
 
@@ -46,6 +46,7 @@ impl Fake {
             "properties": {
                 "do": {"enum": ["ok", "fail", "panic", "empty", "long", "refuse", "after", "raise", "raise_ok"]},
                 "n": {"type": "integer", "default": 0},
+                "host": {"type": "string"},
             },
             "required": ["do"],
             "additionalProperties": false,
@@ -134,7 +135,11 @@ impl Tool for Fake {
         }
         Ok(Assessment {
             summary: format!("{} {}", self.name, arguments["do"]),
-            accesses: if self.asks { vec![Access::Tool] } else { Vec::new() },
+            accesses: match arguments["host"].as_str() {
+                Some(host) => vec![Access::Fetch(FetchAccess { host: host.to_owned() })],
+                None if self.asks => vec![Access::Tool],
+                None => Vec::new(),
+            },
             preview: Preview::Tool { arguments: arguments.clone() },
             files: Vec::new(),
             after: Overlay::new(),

@@ -13,8 +13,8 @@ use crate::session::check::check_session;
 use crate::session::history::{CallProgress, History, OperationProgress, Standing};
 use crate::session::pending::{Needs, PendingFile};
 use crate::session::record::{
-    Decision, OnAsk, OnError, OperationId, Record, ResultStatus, Scope, ToolCall, ToolResultRecord, TrailingReads,
-    TurnStatus,
+    DecidedBy, Decision, OnAsk, OnError, OperationId, Record, ResultStatus, Scope, ToolCall, ToolResultRecord,
+    TrailingReads, TurnStatus,
 };
 use crate::tool::patch::recover::Recovery;
 use crate::turn::decisions::is_answered;
@@ -474,15 +474,20 @@ fn ensure_nothing_ran_behind_what_asks(house: &House, place: &HashMap<&str, usiz
 /// In one invocation results are recorded in the order of the calls, but for what a repair adds behind strand mode.
 fn ensure_results_in_order(house: &House, before: &Disk, place: &HashMap<&str, usize>) {
     let new = whole_records(&house.disk()).split_off(whole_records(before).len());
-    let repaired = |by: Option<Scope>| by == Some(Scope::Repair);
+    let repaired = |by: Option<&DecidedBy>| by.is_some_and(|by| by.scope == Scope::Repair);
+    let is_repair_of = |record: &Record, call_id: &str| match record {
+        Record::ToolResult(result) => result.call_id == call_id && repaired(result.auto_decided_by.as_ref()),
+        Record::OperationResult(result) => result.call_id == call_id && repaired(result.auto_decided_by.as_ref()),
+        _ => false,
+    };
     let places: Vec<usize> = new
         .iter()
         .filter_map(|record| match record {
-            Record::ToolResult(result) if !repaired(result.auto_decided_by.as_ref().map(|by| by.scope)) => {
-                Some(place[result.call_id.as_str()])
-            }
+            Record::ToolResult(result) => Some(result.call_id.as_str()),
             _ => None,
         })
+        .filter(|call_id| !new.iter().any(|record| is_repair_of(record, call_id)))
+        .map(|call_id| place[call_id])
         .collect();
     assert!(places.is_sorted(), "results out of order: {:#?}", house.record_lines());
 }

@@ -293,10 +293,10 @@ fn an_interrupt_in_the_middle_leaves_what_was_recorded_and_cancels_the_rest() {
     let operations = [json!({"do": "ok"}), json!({"do": "raise"}), json!({"do": "ok"}), json!({"do": "ok"})];
     for (name, on_error, expected) in [
         // What broke off may have taken effect, and counts as failed.
-        ("poke", OnError::Continue, ["ok", "unknown interrupted", "cancelled interrupted", "cancelled interrupted"]),
-        ("poke", OnError::Stop, ["ok", "unknown interrupted", "cancelled interrupted", "cancelled interrupted"]),
+        ("poke", OnError::Continue, ["ok", "unknown interrupted", "cancelled cancelled", "cancelled cancelled"]),
+        ("poke", OnError::Stop, ["ok", "unknown interrupted", "cancelled cancelled", "cancelled cancelled"]),
         // A read did not fail: nothing behind it is put down to it.
-        ("peek", OnError::Stop, ["ok", "cancelled interrupted", "cancelled interrupted", "cancelled interrupted"]),
+        ("peek", OnError::Stop, ["ok", "cancelled interrupted", "cancelled cancelled", "cancelled cancelled"]),
     ] {
         let plot = plot(vec![several(name, &operations)]).rule("poke", true).fanned(name, Some(1), on_error);
         let house = House::new(plot);

@@ -297,7 +297,9 @@ fn result_of(history: &History, id: &OperationId) -> Option<(ResultStatus, Optio
 /// What has its result is done, whatever died behind it.
 fn ensure_nothing_recorded_ran_again(house: &House, known: &[Record], (effects, reads): (usize, usize)) {
     let mut history = History::default();
-    known.iter().for_each(|record| history.apply(record).unwrap());
+    for record in known {
+        history.apply(record).unwrap();
+    }
     for label in house.effects().iter().skip(effects).chain(house.reads().iter().skip(reads)) {
         let result = result_of(&history, &operation_of(label));
         assert!(result.is_none(), "{label} ran again: {:#?}", house.record_lines());
@@ -381,7 +383,9 @@ fn ensure_sound(house: &House, before: &Disk) {
     let place: HashMap<&str, usize> =
         calls.iter().enumerate().map(|(index, (call, _))| (call.id.as_str(), index)).collect();
     ensure_effects_fit(house, &calls, &place);
-    calls.iter().for_each(|(call, progress)| ensure_folded(call, progress));
+    for (call, progress) in &calls {
+        ensure_folded(call, progress);
+    }
     ensure_nothing_ran_behind_what_asks(house, &place);
     ensure_results_in_order(house, before, &place);
 }

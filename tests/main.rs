@@ -35,3 +35,4 @@ mod streams;
 mod suspension;
 mod tampering;
 mod turn_grants;
+mod undo;

@@ -41,6 +41,8 @@ pub struct Settlement {
     pub stopped_by: Option<u32>,
     /// As in [`crate::tool::Outcome::fetched`].
     pub fetched: Vec<String>,
+    /// Its content is made of results, each of which says by itself what to do next.
+    pub is_folded: bool,
 }
 
 /// What is to be committed of a call, or of one of its operations.
@@ -84,6 +86,7 @@ impl Settlement {
             grounds: answer.grounds,
             stopped_by: answer.stopped_by,
             fetched: Vec::new(),
+            is_folded: false,
         }
     }
 
@@ -104,6 +107,7 @@ impl Settlement {
             grounds: None,
             stopped_by: executed.stopped_by,
             fetched: outcome.fetched,
+            is_folded: false,
         }
     }
 
@@ -116,6 +120,7 @@ impl Settlement {
         }
         let next = match (self.status, &self.code) {
             (ResultStatus::Ok | ResultStatus::NotRun, _) | (_, None) => None,
+            (_, Some(_)) if self.is_folded => None,
             (_, Some(code)) => hints::next_line(code, self.detail.as_deref().map(mask::apply).as_deref()),
         };
         let next = next.map(|line| shorten(&line, bytes_max / 4, None).into_owned());
@@ -228,10 +233,13 @@ pub fn record(
 ) -> anyhow::Result<Event> {
     let whole = budget.result_bytes.min(budget.round_bytes);
     let bytes_max = match settlement.id.operation {
-        Some(_) => share(whole, operation_count(log.history(), &settlement.id.call_id)),
-        None => whole,
+        Some(_) => {
+            let share = share(whole, operation_count(log.history(), &settlement.id.call_id));
+            within_fold(&settlement.content, share.max(SHARE_BYTES_MIN))
+        }
+        None => whole.max(RESULT_BYTES_MIN),
     };
-    settlement.shape(folder, bytes_max.max(RESULT_BYTES_MIN));
+    settlement.shape(folder, bytes_max);
     if settlement.id.operation.is_none() {
         budget.round_bytes = budget.round_bytes.saturating_sub(settlement.content.len());
     }
@@ -240,13 +248,27 @@ pub fn record(
     Ok(settlement.event())
 }
 
-/// What a frame of the fold takes.
-const FRAME_BYTES: usize = 64;
+/// What a frame of the fold takes at most, the lines around it included. Where an operation was not run it is longer,
+/// and all there is.
+const FRAME_BYTES: usize = 24;
+
+/// Even a call of very many operations leaves each this much: room to say where the whole is.
+const SHARE_BYTES_MIN: usize = 256;
 
 /// Each operation's part of the bytes that its call's result may have.
 fn share(bytes: usize, operations: usize) -> usize {
     let operations = operations.max(1);
     bytes.saturating_sub(operations * FRAME_BYTES) / operations
+}
+
+/// How much of a share its content may take, so that it still fits when the fold has indented what looks like a frame.
+fn within_fold(content: &str, share: usize) -> usize {
+    match fanned::indented_bytes(content) {
+        0 => share,
+        indented if content.len() + indented <= share => share,
+        // However much is left out, no more than every line of the rest can grow.
+        _ => share - share.div_ceil(fanned::FRAME_LIKE_BYTES_MIN + 2),
+    }
 }
 
 fn operation_count(history: &History, call_id: &str) -> usize {
@@ -282,6 +304,7 @@ fn folded(history: &History, call_id: &str) -> Option<Settlement> {
         grounds: None,
         stopped_by: None,
         fetched: Vec::new(),
+        is_folded: true,
     })
 }
 

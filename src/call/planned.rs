@@ -10,6 +10,7 @@ use std::collections::hash_map::Entry;
 
 use super::checked::CheckedCall;
 use super::decided::{Decided, Grounds, Permit, decide, suggested_rules};
+use super::fanned::is_failure;
 use super::repeated::{self, Key, Memory};
 use super::settled::{self, Decisions, Settled};
 use crate::permission::{Rule, Rules};
@@ -38,7 +39,7 @@ pub struct Situation<'s, 'a> {
     pub decisions: Decisions<'a>,
     /// What earlier reads of this invocation found; refreshed.
     pub memory: &'s Memory,
-    /// The last operation of the first call of this reply that a person denied, by its index, if that is recorded.
+    /// The first operation of this reply that a person denied, by its index, if that is recorded.
     pub denied_index: Option<u64>,
     /// By call: its first operation that is recorded as a failure.
     pub failed: &'s HashMap<String, u32>,
@@ -204,7 +205,7 @@ impl<'a> Planner<'a, '_> {
             }
             let next = self.next(operation);
             if let (Next::Answered(answer), Some(number)) = (&next, operation.id.operation)
-                && answer.status != ResultStatus::Ok
+                && is_failure(answer.status)
             {
                 failed = Some(failed.map_or(number, |by| by.min(number)));
             }

@@ -42,10 +42,10 @@ impl<'p> Decisions<'p> {
         }
     }
 
-    /// Whether a person denied a call that stands before `id` in the reply.
+    /// Whether a person denied an operation that stands before `id` in the reply, in the same call or an earlier one.
     pub fn denied_before(&self, id: &OperationId) -> bool {
         let calls = self.file.map(|file| file.calls.as_slice()).unwrap_or_default();
-        calls.iter().take_while(|call| call.id != id.call_id).any(|call| call.decision == Some(Decision::Deny))
+        calls.iter().take_while(|call| call.operation_id() != *id).any(|call| call.decision == Some(Decision::Deny))
     }
 
     /// Whether this is a continuation at all.

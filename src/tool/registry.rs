@@ -69,14 +69,15 @@ impl RegisteredTool {
         };
         let concurrent =
             configured.and_then(|configured| configured.concurrent).unwrap_or_else(|| tool.is_concurrent());
-        let fan_out =
-            fan_out.get(tool.name()).and_then(|settings| match fanned::envelope(tool.advertised_parameters()) {
+        let fan_out = fan_out.get(tool.name()).and_then(|settings| {
+            match fanned::envelope(tool.parameters(), tool.advertised_parameters()) {
                 Ok(envelope) => Some((*settings, envelope)),
                 Err(why) => {
                     warnings.push(format!("{} cannot carry several operations: {why}", tool.name()));
                     None
                 }
-            });
+            }
+        });
         Self { tool, run, concurrent, withheld, deferred: false, fan_out, schema: OnceLock::new() }
     }
 

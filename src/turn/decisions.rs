@@ -166,20 +166,42 @@ pub fn select(file: &PendingFile, ids: &[String], verdict: &Verdict) -> Result<V
         if named.is_empty() {
             return Err(unknown(id, file));
         }
-        let several = named.len() > 1;
-        for index in named {
-            let call = &file.calls[index];
-            // A whole call stands for its undecided operations.
-            if several && !call.is_undecided() {
-                continue;
-            }
-            ensure_decidable(call, verdict)?;
+        for index in decidable(file, named, verdict)? {
             if !selected.contains(&index) {
                 selected.push(index);
             }
         }
     }
     Ok(selected)
+}
+
+/// Of the operations that one ID names, those that the verdict is about: the undecided ones. Where there are none, those
+/// that it was said of before; if it was of none, it has nothing to say.
+fn decidable(file: &PendingFile, named: Vec<usize>, verdict: &Verdict) -> Result<Vec<usize>, Failure> {
+    let undecided: Vec<usize> = named.iter().copied().filter(|&index| file.calls[index].is_undecided()).collect();
+    if !undecided.is_empty() {
+        undecided.iter().try_for_each(|&index| ensure_decidable(&file.calls[index], verdict))?;
+        return Ok(undecided);
+    }
+    let mut same = Vec::new();
+    let mut refused: Option<Failure> = None;
+    for index in named {
+        match ensure_decidable(&file.calls[index], verdict) {
+            Ok(()) => same.push(index),
+            // That it was decided otherwise says more than that another one is carried.
+            Err(failure) => {
+                let says_less =
+                    |before: &Failure| before.status != Status::Conflict && failure.status == Status::Conflict;
+                if refused.as_ref().is_none_or(says_less) {
+                    refused = Some(failure);
+                }
+            }
+        }
+    }
+    match refused.filter(|_| same.is_empty()) {
+        Some(failure) => Err(failure),
+        None => Ok(same),
+    }
 }
 
 fn unknown(id: &str, file: &PendingFile) -> Failure {

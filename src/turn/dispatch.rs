@@ -13,6 +13,7 @@ use super::resume::open_operations_of;
 use crate::call::checked::{CheckedCall, check_knowing};
 use crate::call::committed::{Budget, Item, Settlement, commit};
 use crate::call::executed::{self, Executed, Ground, execute};
+use crate::call::fanned::is_failure;
 use crate::call::planned::{Answer, Next, OpenOperation, Parked, Planned, Ready, Situation, plan};
 use crate::call::repeated::{self, Prospect};
 use crate::call::settled::Decisions;
@@ -59,7 +60,7 @@ impl Turn<'_> {
         let registry = Arc::clone(&self.registry);
         let decisions = pending.map(Decisions::of).unwrap_or_default();
         loop {
-            let operations = self.open_operations(&calls, &registry, truncated);
+            let (operations, denied_index) = self.open_operations(&calls, &registry, truncated);
             let world = self.look(&operations, decisions);
             let limit = self.operations_max();
             // What ran before may have changed where the rules' paths lead.
@@ -70,7 +71,7 @@ impl Turn<'_> {
                 memory: &self.memory,
                 rules: &self.rules,
                 decisions,
-                denied_index: self.denied_index(&calls, &operations),
+                denied_index,
                 failed: &self.failed(&calls),
                 trailing_reads: self.settings.trailing_reads,
                 on_ask: self.settings.on_ask,
@@ -94,18 +95,24 @@ impl Turn<'_> {
         }
     }
 
-    /// The operations of the reply that have no result, checked.
+    /// The operations of the reply that have no result, checked; and the index of the first operation of all that a
+    /// person denied, as far as that is recorded.
     fn open_operations<'a>(
         &self,
         calls: &'a [ToolCall],
         registry: &'a Registry,
         truncated: bool,
-    ) -> Vec<OpenOperation<'a>> {
+    ) -> (Vec<OpenOperation<'a>>, Option<u64>) {
         let mut operations = Vec::new();
+        let mut denied_index = None;
         let mut index = 0;
         let mut fetched = self.history().fetched().clone();
         for call in calls {
             let Some((_, progress)) = self.history().call(&call.id) else { continue };
+            let denied = progress.operations.iter().find(|(_, operation)| is_denied_by_person(operation));
+            if let Some((number, _)) = denied {
+                denied_index.get_or_insert(index + number.map_or(0, |number| u64::from(number).saturating_sub(1)));
+            }
             if !progress.is_open() {
                 index += progress.operation_count();
                 continue;
@@ -121,17 +128,19 @@ impl Turn<'_> {
                 index += 1;
             }
         }
-        operations
+        (operations, denied_index)
     }
 
-    /// By call: its first operation whose result is recorded and no success.
+    /// By call: its first operation that is recorded as a failure. One that was started counts as failed unless it ended
+    /// well: nothing may be built on it.
     fn failed(&self, calls: &[ToolCall]) -> HashMap<String, u32> {
         let mut failed = HashMap::new();
         for call in calls {
             let operations = self.history().call(&call.id).map(|(_, progress)| &progress.operations);
             let first = operations.into_iter().flatten().find_map(|(number, operation)| {
                 let result = operation.result.as_ref()?;
-                number.filter(|_| result.status != ResultStatus::Ok)
+                let came_to_nothing = result.status == ResultStatus::Cancelled && operation.start.is_some();
+                number.filter(|_| is_failure(result.status) || came_to_nothing)
             });
             if let Some(number) = first {
                 failed.insert(call.id.clone(), number);
@@ -168,22 +177,6 @@ impl Turn<'_> {
         } else {
             (self.settings.calls_per_reply, "one reply may not hold so many calls")
         }
-    }
-
-    /// The last operation of the first call of the reply that a person denied, as far as that is recorded.
-    fn denied_index(&self, calls: &[ToolCall], open: &[OpenOperation<'_>]) -> Option<u64> {
-        let is_denial = |operation: &OperationProgress| {
-            operation.decision.as_ref().is_some_and(|decision| {
-                decision.decision == Decision::Deny && decision.auto_decided_by.scope == Scope::Person
-            })
-        };
-        let denied = calls.iter().position(|call| {
-            self.history().call(&call.id).is_some_and(|(_, progress)| progress.operations.values().any(is_denial))
-        })?;
-        // The first open operation behind that call is the first that the denial is about.
-        let behind =
-            |operation: &&OpenOperation<'_>| calls.iter().skip(denied + 1).any(|call| call.id == operation.id.call_id);
-        open.iter().find(behind).map(|operation| operation.index.saturating_sub(1))
     }
 
     fn budget(&self, round: &Round) -> Budget {
@@ -284,6 +277,8 @@ impl Turn<'_> {
             }
         } else if let Some(result) = progress.operations.get(&id.operation).and_then(|one| one.result.as_ref())
             && result.status == ok
+            // Asked for alone, it may say more than its share of a call let it.
+            && result.output_file.is_none()
         {
             memory.remember(prospect, &result.content, &result.attachments, result.output_file.as_deref());
         }
@@ -461,7 +456,8 @@ fn next_run(planned: &[Planned<'_>]) -> Option<usize> {
             // What is left to the repair holds back nothing that was approved behind it.
             Next::Answered(_) | Next::Strand => {}
             Next::Run(ready) | Next::RunUnlessRepeated { ready, .. } => {
-                if last.is_some_and(|last| !run_together(last, ready)) {
+                let waits = matches!(planned.next, Next::RunUnlessRepeated { .. }) && is_stopped_by_failures(ready);
+                if last.is_some_and(|last| waits || !run_together(last, ready)) {
                     return end;
                 }
                 last = Some(ready);
@@ -471,6 +467,20 @@ fn next_run(planned: &[Planned<'_>]) -> Option<usize> {
         }
     }
     end
+}
+
+/// Whether a failure before it in its call keeps an operation from running. What repeats another one is known last of a
+/// group, too late for that; so it waits for the next.
+fn is_stopped_by_failures(ready: &Ready<'_>) -> bool {
+    let fan_out = ready.call.tool.fan_out.as_ref().filter(|_| ready.call.id.operation.is_some());
+    fan_out.is_some_and(|(fan_out, _)| fan_out.on_error == OnError::Stop)
+}
+
+fn is_denied_by_person(operation: &OperationProgress) -> bool {
+    operation
+        .decision
+        .as_ref()
+        .is_some_and(|decision| decision.decision == Decision::Deny && decision.auto_decided_by.scope == Scope::Person)
 }
 
 /// Whether two neighbours may run beside each other.

@@ -115,6 +115,7 @@ pub enum Command {
     /// the usage. Changes nothing, and exits with 0 whatever it finds.
     Status,
     Diff(DiffArguments),
+    Show(ShowArguments),
     Tools(ToolsArguments),
     /// Verify every invariant of the session's files
     ///
@@ -140,6 +141,7 @@ impl Command {
             Self::Resume(_) => "resume",
             Self::Status => "status",
             Self::Diff(_) => "diff",
+            Self::Show(_) => "show",
             Self::Tools(_) => "tools",
             Self::Check => "check",
             Self::Trust(_) => "trust",
@@ -157,6 +159,7 @@ impl Command {
             Self::Resume(arguments) => Some(&arguments.turn),
             Self::Status
             | Self::Diff(_)
+            | Self::Show(_)
             | Self::Tools(_)
             | Self::Check
             | Self::Trust(_)
@@ -361,6 +364,38 @@ pub struct DiffArguments {
     /// One pending patch alone
     #[arg(value_name = "ID")]
     pub id: Option<String>,
+}
+
+/// Replay the conversation
+///
+/// On stdout, as it was shown live, each prompt behind a >. Works while a turn runs, and changes nothing. Warnings and
+/// the words of errors are in no record, so they are not shown again; -v shows arguments, results and reasoning too.
+#[derive(Debug, Clone, Args)]
+#[command(after_long_help = "\
+Examples:
+  attini show
+  attini show --last
+  attini show --turn 3 --markdown > turn-3.md
+  attini show --json | jq -r 'select(.type == \"assistant\").text'
+  attini --output json show | jq '.records | length'")]
+pub struct ShowArguments {
+    /// One turn alone
+    #[arg(long, value_name = "N", value_parser = value::count_from(1))]
+    pub turn: Option<u64>,
+
+    /// The last turn alone
+    #[arg(long, conflicts_with = "turn")]
+    pub last: bool,
+
+    /// Print the records as they stand in the log, one JSON object a line
+    ///
+    /// With --output json the one object has them in its field records.
+    #[arg(long)]
+    pub json: bool,
+
+    /// Print a Markdown document
+    #[arg(long, conflicts_with = "json")]
+    pub markdown: bool,
 }
 
 /// List the tools as the model would see them

@@ -24,6 +24,7 @@ mod places;
 mod provider_anthropic;
 mod readme;
 mod recipes;
+mod show;
 mod states;
 mod streams;
 mod suspension;

@@ -191,8 +191,20 @@ impl Glimpse {
 }
 
 fn known_command(name: &str) -> Option<&'static str> {
-    const NAMES: [&str; 11] =
-        ["tell", "approve", "deny", "resume", "status", "diff", "tools", "check", "trust", "demo", "completions"];
+    const NAMES: [&str; 12] = [
+        "tell",
+        "approve",
+        "deny",
+        "resume",
+        "status",
+        "diff",
+        "show",
+        "tools",
+        "check",
+        "trust",
+        "demo",
+        "completions",
+    ];
     NAMES.into_iter().find(|known| *known == name)
 }
 

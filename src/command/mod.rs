@@ -10,6 +10,7 @@ pub mod diff;
 pub mod invocation;
 pub mod opened;
 pub mod resume;
+pub mod show;
 pub mod status;
 pub mod tell;
 pub mod tools;
@@ -94,6 +95,7 @@ fn dispatch(
         Command::Resume(arguments) => return resume::run(&invocation, arguments),
         Command::Status => status::run(&invocation),
         Command::Diff(arguments) => diff::run(&invocation, arguments),
+        Command::Show(arguments) => show::run(&invocation, arguments),
         Command::Tools(arguments) => tools::run(&invocation, arguments),
         Command::Check => check::run(&invocation),
         Command::Trust(arguments) => trust::run(&invocation, arguments),

@@ -6,6 +6,7 @@ pub mod history;
 pub mod lock;
 pub mod log;
 pub mod pending;
+pub mod reading;
 pub mod record;
 
 /// A session's id: 32 hex digits that no other session has.

@@ -381,6 +381,9 @@ pub struct ToolResultRecord {
     /// The whole output, relative to the session folder.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub output_file: Option<String>,
+    /// What it was called on the screen while it ran, as in `read src/main.rs`; `None` for a call that was never begun.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub title: Option<String>,
 }
 
 /// The result of one operation of a fan-out call; the fields of [`ToolResultRecord`] beside it.
@@ -403,6 +406,8 @@ pub struct OperationResultRecord {
     pub duration_ms: u64,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub output_file: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub title: Option<String>,
     /// The operation whose failure stopped this one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stopped_by: Option<u32>,

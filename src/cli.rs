@@ -122,6 +122,7 @@ pub enum Command {
     /// Reads the whole log and prints each violation with its file and line; exits with 16 if there is one. Changes
     /// nothing.
     Check,
+    Sessions(SessionsArguments),
     Trust(TrustArguments),
     /// Try a first suspend and approve, without a key
     ///
@@ -144,6 +145,7 @@ impl Command {
             Self::Show(_) => "show",
             Self::Tools(_) => "tools",
             Self::Check => "check",
+            Self::Sessions(_) => "sessions",
             Self::Trust(_) => "trust",
             Self::Demo => "demo",
             Self::Completions(_) => "completions",
@@ -162,6 +164,7 @@ impl Command {
             | Self::Show(_)
             | Self::Tools(_)
             | Self::Check
+            | Self::Sessions(_)
             | Self::Trust(_)
             | Self::Demo
             | Self::Completions(_) => None,
@@ -436,6 +439,90 @@ pub enum ToolsCommand {
         /// Its arguments, a JSON object
         #[arg(value_name = "JSON")]
         arguments: String,
+    },
+}
+
+/// List, copy, move and remove sessions
+#[derive(Debug, Clone, Args)]
+#[command(after_long_help = "\
+Examples:
+  attini sessions list
+  attini sessions fork main experiment
+  attini sessions export main main.tar.gz
+  attini sessions import main.tar.gz --as from-ci
+  attini sessions prune --older-than 30 --dry-run")]
+pub struct SessionsArguments {
+    #[command(subcommand)]
+    pub command: SessionsCommand,
+}
+
+#[derive(Debug, Clone, Subcommand)]
+pub enum SessionsCommand {
+    /// List the sessions, the one used last first
+    ///
+    /// Each with its state as attini status names it, when it was used last, how many turns and how many bytes it has.
+    List,
+    /// Remove a session
+    ///
+    /// Without a question. A locked session is refused (12), and so is one that waits for a person (17), unless --force
+    /// is given.
+    Rm {
+        /// The session
+        #[arg(value_name = "NAME", value_parser = value::session_name)]
+        name: String,
+        /// Also where calls wait for a decision
+        #[arg(long)]
+        force: bool,
+    },
+    /// Copy a session under another name
+    ///
+    /// Calls without a result are cancelled in the copy. Background tasks are not copied.
+    Fork {
+        /// The session
+        #[arg(value_name = "NAME", value_parser = value::session_name)]
+        name: String,
+        /// The copy's name
+        #[arg(value_name = "NEW", value_parser = value::session_name)]
+        new: String,
+    },
+    /// Write a session into one file
+    ///
+    /// A tar.gz with the conversation, what is pending, the rules, outputs, before-images and the scratchpad; background
+    /// tasks are left out. A suspended session can be approved where it is imported.
+    Export {
+        /// The session
+        #[arg(value_name = "NAME", value_parser = value::session_name)]
+        name: String,
+        /// The file, replaced if it is there; -: stdout
+        #[arg(value_name = "FILE", value_hint = ValueHint::FilePath)]
+        file: PathBuf,
+    },
+    /// Make a session of an exported file
+    ///
+    /// The file is taken as hostile: its names, sizes and records are checked before there is a session. Rules that allow
+    /// something are left out, and approvals that were given but not carried out are to be given again, unless
+    /// --with-rules says otherwise.
+    Import {
+        /// What attini sessions export has written
+        #[arg(value_name = "FILE", value_hint = ValueHint::FilePath)]
+        file: PathBuf,
+        /// The session's name; without it the exported one's
+        #[arg(long = "as", value_name = "NAME", value_parser = value::session_name)]
+        name: Option<String>,
+        /// Keep allowing rules and approvals; the rules count once attini trust has seen them
+        #[arg(long)]
+        with_rules: bool,
+    },
+    /// Remove what killed invocations left behind, and old sessions
+    ///
+    /// Without --older-than no session is removed.
+    Prune {
+        /// Also remove idle sessions that were not used for so many days
+        #[arg(long, value_name = "DAYS", value_parser = value::count_from(0))]
+        older_than: Option<u64>,
+        /// Only say what would be removed
+        #[arg(long)]
+        dry_run: bool,
     },
 }
 

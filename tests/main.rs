@@ -24,6 +24,7 @@ mod places;
 mod provider_anthropic;
 mod readme;
 mod recipes;
+mod sessions;
 mod show;
 mod states;
 mod streams;

@@ -191,7 +191,7 @@ impl Glimpse {
 }
 
 fn known_command(name: &str) -> Option<&'static str> {
-    const NAMES: [&str; 12] = [
+    const NAMES: [&str; 13] = [
         "tell",
         "approve",
         "deny",
@@ -201,6 +201,7 @@ fn known_command(name: &str) -> Option<&'static str> {
         "show",
         "tools",
         "check",
+        "sessions",
         "trust",
         "demo",
         "completions",

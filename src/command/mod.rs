@@ -10,6 +10,7 @@ pub mod diff;
 pub mod invocation;
 pub mod opened;
 pub mod resume;
+pub mod sessions;
 pub mod show;
 pub mod status;
 pub mod tell;
@@ -98,6 +99,7 @@ fn dispatch(
         Command::Show(arguments) => show::run(&invocation, arguments),
         Command::Tools(arguments) => tools::run(&invocation, arguments),
         Command::Check => check::run(&invocation),
+        Command::Sessions(arguments) => sessions::run(&invocation, arguments),
         Command::Trust(arguments) => trust::run(&invocation, arguments),
         Command::Demo | Command::Completions(_) => Ok(Status::Completed),
     };

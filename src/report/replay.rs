@@ -225,9 +225,11 @@ impl<'a> Replay<'a> {
         if !reply.reasoning.is_empty() {
             self.reporter.tell(self.turn, &Event::ReasoningDelta { text: reply.reasoning.clone() });
         }
-        if !reply.text.is_empty() {
-            self.reporter.tell(self.turn, &Event::TextDelta { text: reply.text.clone() });
-            self.reporter.answer(&reply.text);
+        // As an answer is written, it ends in exactly one newline.
+        let text = reply.text.trim_end_matches('\n');
+        if !text.is_empty() {
+            self.reporter.tell(self.turn, &Event::TextDelta { text: text.to_owned() });
+            self.reporter.answer(text);
         }
         self.calls.add(&reply.tool_calls, self.volume == Volume::Verbose);
     }

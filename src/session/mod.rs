@@ -1,7 +1,10 @@
 //! What a session is on disk, and what its records mean.
 
+pub mod archive;
 pub mod check;
+pub mod collection;
 pub mod folder;
+pub mod fork;
 pub mod history;
 pub mod lock;
 pub mod log;

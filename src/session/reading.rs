@@ -277,7 +277,9 @@ mod tests {
 
     fn turns(numbers: &[u64]) -> Option<String> {
         let mut turns = Turns::default();
-        numbers.iter().for_each(|number| turns.add(*number));
+        for number in numbers {
+            turns.add(*number);
+        }
         turns.refusal(Wanted::Turn(99)).hint
     }
 

@@ -191,7 +191,7 @@ impl Glimpse {
 }
 
 fn known_command(name: &str) -> Option<&'static str> {
-    const NAMES: [&str; 13] = [
+    const NAMES: [&str; 14] = [
         "tell",
         "approve",
         "deny",
@@ -201,6 +201,7 @@ fn known_command(name: &str) -> Option<&'static str> {
         "show",
         "tools",
         "check",
+        "rules",
         "sessions",
         "trust",
         "demo",
@@ -357,6 +358,13 @@ mod tests {
         assert_eq!(parse_with("status", Some("json")).unwrap().output, OutputFormat::Json);
         assert_eq!(parse_with("status --output text", Some("json")).unwrap().output, OutputFormat::Text);
         assert_eq!(parse_with("status --output text", Some("yaml")).unwrap().output, OutputFormat::Text);
+    }
+
+    #[test]
+    fn every_command_is_known_by_its_name() {
+        for command in Cli::command().get_subcommands() {
+            assert_eq!(known_command(command.get_name()), Some(command.get_name()));
+        }
     }
 
     #[test]

@@ -10,6 +10,7 @@ pub mod diff;
 pub mod invocation;
 pub mod opened;
 pub mod resume;
+pub mod rules;
 pub mod sessions;
 pub mod show;
 pub mod status;
@@ -100,6 +101,7 @@ fn dispatch(
         Command::Tools(arguments) => tools::run(&invocation, arguments),
         Command::Check => check::run(&invocation),
         Command::Sessions(arguments) => sessions::run(&invocation, arguments),
+        Command::Rules(arguments) => rules::run(&invocation, arguments),
         Command::Trust(arguments) => trust::run(&invocation, arguments),
         Command::Demo | Command::Completions(_) => Ok(Status::Completed),
     };

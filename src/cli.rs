@@ -122,6 +122,7 @@ pub enum Command {
     /// Reads the whole log and prints each violation with its file and line; exits with 16 if there is one. Changes
     /// nothing.
     Check,
+    Undo(UndoArguments),
     Rules(RulesArguments),
     Sessions(SessionsArguments),
     Trust(TrustArguments),
@@ -146,6 +147,7 @@ impl Command {
             Self::Show(_) => "show",
             Self::Tools(_) => "tools",
             Self::Check => "check",
+            Self::Undo(_) => "undo",
             Self::Rules(_) => "rules",
             Self::Sessions(_) => "sessions",
             Self::Trust(_) => "trust",
@@ -166,6 +168,7 @@ impl Command {
             | Self::Show(_)
             | Self::Tools(_)
             | Self::Check
+            | Self::Undo(_)
             | Self::Rules(_)
             | Self::Sessions(_)
             | Self::Trust(_)
@@ -404,6 +407,75 @@ pub struct ShowArguments {
     pub markdown: bool,
 }
 
+/// List the tools as the model would see them
+///
+/// With their source, whether they ask, run beside others, take several operations, and whether their schemas are left
+/// out of the requests until the model asks for them (deferred).
+#[derive(Debug, Clone, Args)]
+#[command(after_long_help = "\
+Examples:
+  attini tools
+  attini tools --schema read
+  attini tools --refresh
+  attini tools call read '{\"path\": \"README.md\"}'")]
+pub struct ToolsArguments {
+    /// Print one tool's schema
+    #[arg(long, value_name = "NAME")]
+    pub schema: Option<String>,
+
+    /// Ask all MCP servers for their tools, also where those are known
+    ///
+    /// The list of a server is kept in .attini/cache until its config changes or the server says that the list did.
+    #[arg(long)]
+    pub refresh: bool,
+
+    #[command(subcommand)]
+    pub command: Option<ToolsCommand>,
+}
+
+#[derive(Debug, Clone, Subcommand)]
+pub enum ToolsCommand {
+    /// Run one call, without a model or a session
+    ///
+    /// It passes the same gate as a model's call. What would need consent is refused, with the rule that would allow
+    /// it.
+    Call {
+        /// The tool
+        #[arg(value_name = "NAME")]
+        name: String,
+        /// Its arguments, a JSON object
+        #[arg(value_name = "JSON")]
+        arguments: String,
+    },
+}
+
+/// Put back the files that a turn's patches changed
+///
+/// All of them or none: where anything else changed one since, nothing is touched and attini exits with 17. What
+/// commands changed is not known and not put back. The model is told with the next prompt.
+#[derive(Debug, Clone, Args)]
+#[command(after_long_help = "\
+Examples:
+  attini undo
+  attini undo 3 --dry-run")]
+pub struct UndoArguments {
+    /// The turn; without it the last one
+    #[arg(value_name = "TURN", value_parser = clap::value_parser!(u64).range(1..))]
+    pub turn: Option<u64>,
+
+    /// Say what would be put back, and do nothing
+    #[arg(short = 'n', long)]
+    pub dry_run: bool,
+
+    /// Put back files outside the workspace too
+    #[arg(long)]
+    pub outside: bool,
+
+    /// Wait for the session's lock; without SECONDS as long as it takes
+    #[arg(long, value_name = "SECONDS", num_args = 0..=1, require_equals = true, value_parser = value::seconds_from(0))]
+    pub wait: Option<Option<u64>>,
+}
+
 /// List, test and change the rules that say what may run unasked
 ///
 /// Rules stand in layers, one a line: yours (permissions.jsonl in your config folder), the workspace's
@@ -509,47 +581,6 @@ pub enum RuleScope {
     Workspace,
     /// Everything you do
     User,
-}
-
-/// List the tools as the model would see them
-///
-/// With their source, whether they ask, and whether they run beside others.
-#[derive(Debug, Clone, Args)]
-#[command(after_long_help = "\
-Examples:
-  attini tools
-  attini tools --schema read
-  attini tools --refresh
-  attini tools call read '{\"path\": \"README.md\"}'")]
-pub struct ToolsArguments {
-    /// Print one tool's schema
-    #[arg(long, value_name = "NAME")]
-    pub schema: Option<String>,
-
-    /// Ask all MCP servers for their tools, also where those are known
-    ///
-    /// The list of a server is kept in .attini/cache until its config changes or the server says that the list did.
-    #[arg(long)]
-    pub refresh: bool,
-
-    #[command(subcommand)]
-    pub command: Option<ToolsCommand>,
-}
-
-#[derive(Debug, Clone, Subcommand)]
-pub enum ToolsCommand {
-    /// Run one call, without a model or a session
-    ///
-    /// It passes the same gate as a model's call. What would need consent is refused, with the rule that would allow
-    /// it.
-    Call {
-        /// The tool
-        #[arg(value_name = "NAME")]
-        name: String,
-        /// Its arguments, a JSON object
-        #[arg(value_name = "JSON")]
-        arguments: String,
-    },
 }
 
 /// List, copy, move and remove sessions

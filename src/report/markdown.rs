@@ -63,6 +63,7 @@ impl Document {
                 Ok(())
             }
             Record::TurnEnd(end) => self.add_end(end),
+            Record::Notice(notice) => self.write(&format!("\n### Notice\n\n{}", fenced("text", &notice.text))),
             Record::Session(_) | Record::Decision(_) | Record::ToolStart(_) | Record::Unknown => Ok(()),
         }
     }

@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use serde_json::Value;
 
 use crate::call::fanned::OPERATIONS;
+use crate::call::unwrapped::tool_name;
 use crate::session::record::ToolCall;
 
 /// Calls that are remembered. Only the latest reply of a sound log has any without a result.
@@ -20,6 +21,7 @@ pub(super) struct OpenCalls {
 #[derive(Debug)]
 pub(super) struct OpenCall {
     number: u64,
+    /// Of the tool itself, where the call came by way of another.
     pub(super) name: String,
     /// As the model wrote them; empty where nobody will see them.
     arguments: String,
@@ -34,7 +36,10 @@ impl OpenCalls {
         for call in calls.iter().take(OPEN_CALLS_MAX) {
             self.count += 1;
             let arguments = if with_arguments { call.arguments.clone() } else { String::new() };
-            self.calls.insert(call.id.clone(), OpenCall { number: self.count, name: call.name.clone(), arguments });
+            self.calls.insert(
+                call.id.clone(),
+                OpenCall { number: self.count, name: tool_name(call).into_owned(), arguments },
+            );
         }
     }
 

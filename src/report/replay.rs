@@ -96,6 +96,12 @@ impl<'a> Replay<'a> {
                 self.begin_turn(user);
                 return Ok(());
             }
+            Record::Notice(notice) => {
+                if self.volume != Volume::Quiet {
+                    self.reporter.notice(&Line::all(Tone::Dim, "notice: ", "  ", &notice.text));
+                }
+                return Ok(());
+            }
             Record::TurnEnd(end) => {
                 self.end_invocation(end);
                 return Ok(());
@@ -117,6 +123,7 @@ impl<'a> Replay<'a> {
             Record::Session(_)
             | Record::Unknown
             | Record::User(_)
+            | Record::Notice(_)
             | Record::TurnEnd(_)
             | Record::Decision(_)
             | Record::ToolStart(_) => {}
@@ -338,6 +345,7 @@ fn is_repair(record: &Record) -> bool {
         | Record::Decision(_)
         | Record::ToolStart(_)
         | Record::TurnEnd(_)
+        | Record::Notice(_)
         | Record::Unknown => None,
     };
     reason == Some(REPAIR_REASON)

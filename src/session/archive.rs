@@ -183,7 +183,7 @@ impl Unpacking<'_> {
             }
         }
         let [session, first, below @ ..] = names.as_slice() else { return Err(no_file().into()) };
-        let is_known = FILES.contains(first) || COPIED_FOLDERS.contains(first);
+        let is_known = (FILES.contains(first) && below.is_empty()) || COPIED_FOLDERS.contains(first);
         let is_sound = below.len() < FOLDER_DEPTH_MAX
             && below.iter().all(|name| !name.starts_with(TEMPORARY_PREFIX) && !name.contains('\0'));
         if !is_known || !is_sound || text.contains("//") {

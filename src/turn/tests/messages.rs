@@ -43,6 +43,7 @@ fn result(id: &str) -> Record {
         duration_ms: 0,
         output_file: None,
         title: None,
+        fetched: Vec::new(),
     })
 }
 

@@ -34,6 +34,8 @@ mod recipes;
 mod results;
 mod review;
 mod rules;
+mod sessions;
+mod show;
 mod states;
 mod streams;
 mod suspension;

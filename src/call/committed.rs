@@ -35,6 +35,8 @@ pub struct Settlement {
     pub auto_decided_by: Option<DecidedBy>,
     pub duration_ms: u64,
     pub output_file: Option<String>,
+    /// As in [`ToolResultRecord::title`].
+    pub title: Option<String>,
     /// A decision that goes before the result, unless it is recorded already.
     pub grounds: Option<Grounds>,
     /// Of an operation that was not run: the one whose failure stopped it.
@@ -83,6 +85,7 @@ impl Settlement {
             auto_decided_by: decided_by,
             duration_ms: 0,
             output_file: answer.output_file,
+            title: None,
             grounds: answer.grounds,
             stopped_by: answer.stopped_by,
             fetched: Vec::new(),
@@ -104,11 +107,19 @@ impl Settlement {
             auto_decided_by: None,
             duration_ms: u64::try_from(executed.duration.as_millis()).unwrap_or(u64::MAX),
             output_file: outcome.output_file,
+            title: None,
             grounds: None,
             stopped_by: executed.stopped_by,
             fetched: outcome.fetched,
             is_folded: false,
         }
+    }
+
+    /// The same, of an operation that was begun under this title.
+    #[must_use]
+    pub fn titled(mut self, title: String) -> Self {
+        self.title = Some(title);
+        self
     }
 
     /// Brings the content into the form in which the model reads it: masked, never empty, within `bytes_max`, with what
@@ -140,6 +151,7 @@ impl Settlement {
 
     fn record(&self) -> Record {
         let reason = self.reason.as_deref().map(|reason| mask::apply(reason).into_owned());
+        let title = self.title.as_deref().map(|title| shortened_title(&mask::apply(title)));
         match self.id.operation {
             None => Record::ToolResult(ToolResultRecord {
                 call_id: self.id.call_id.clone(),
@@ -152,6 +164,7 @@ impl Settlement {
                 auto_decided_by: self.auto_decided_by.clone(),
                 duration_ms: self.duration_ms,
                 output_file: self.output_file.clone(),
+                title: title.clone(),
                 fetched: self.fetched.clone(),
             }),
             Some(operation) => Record::OperationResult(OperationResultRecord {
@@ -166,6 +179,7 @@ impl Settlement {
                 auto_decided_by: self.auto_decided_by.clone(),
                 duration_ms: self.duration_ms,
                 output_file: self.output_file.clone(),
+                title: title.clone(),
                 fetched: self.fetched.clone(),
                 stopped_by: self.stopped_by,
             }),
@@ -181,6 +195,17 @@ impl Settlement {
             duration_ms: self.duration_ms,
         }
     }
+}
+
+/// How much of a title is recorded. What an MCP tool is called by holds all its arguments, which the log has already.
+const TITLE_BYTES_MAX: usize = 4096;
+
+fn shortened_title(title: &str) -> String {
+    if title.len() <= TITLE_BYTES_MAX {
+        return title.to_owned();
+    }
+    let end = (0..=TITLE_BYTES_MAX).rev().find(|end| title.is_char_boundary(*end)).unwrap_or_default();
+    format!("{} ...", &title[..end])
 }
 
 /// How long results may be.
@@ -301,6 +326,7 @@ fn folded(history: &History, call_id: &str) -> Option<Settlement> {
         auto_decided_by: decisive.and_then(|result| result.auto_decided_by.clone()),
         duration_ms: results.iter().map(|result| result.duration_ms).sum(),
         output_file: None,
+        title: None,
         grounds: None,
         stopped_by: None,
         fetched: Vec::new(),

@@ -379,7 +379,7 @@ impl<'a> Planner<'a, '_> {
                 grounds: ready.permit.grounds().cloned(),
                 attachments: found.attachments.clone(),
                 output_file: found.output_file.clone(),
-                ..Answer::new(ResultStatus::Ok, "repeated", found.content.clone())
+                ..Answer::new(ResultStatus::Ok, repeated::CODE, found.content.clone())
             });
         }
         match self.running.entry(key) {

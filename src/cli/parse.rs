@@ -364,6 +364,13 @@ mod tests {
     }
 
     #[test]
+    fn every_command_is_known_by_its_name() {
+        for command in Cli::command().get_subcommands() {
+            assert_eq!(known_command(command.get_name()).as_deref(), Some(command.get_name()));
+        }
+    }
+
+    #[test]
     fn a_message_stands_without_its_frame() {
         assert_eq!(parse_line("").expect_err("empty").message(), "a command is missing");
         assert_eq!(parse_line("-q").expect_err("no command").hint(), "attini --help");

@@ -13,6 +13,8 @@ pub mod opened;
 pub mod resume;
 pub mod review;
 pub mod rules;
+pub mod sessions;
+pub mod show;
 pub mod status;
 mod stdin;
 pub mod tell;
@@ -101,8 +103,10 @@ fn dispatch(
         Command::Resume(arguments) => return resume::run(&invocation, arguments),
         Command::Status => status::run(&invocation),
         Command::Diff(arguments) => diff::run(&invocation, arguments),
+        Command::Show(arguments) => show::run(&invocation, arguments),
         Command::Tools(arguments) => tools::run(&invocation, arguments),
         Command::Check => check::run(&invocation),
+        Command::Sessions(arguments) => sessions::run(&invocation, arguments),
         Command::Undo(arguments) => undo::run(&invocation, arguments),
         Command::Rules(arguments) => rules::run(&invocation, arguments),
         Command::Trust(arguments) => trust::run(&invocation, arguments),

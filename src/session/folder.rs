@@ -110,6 +110,29 @@ impl<'a> StateFolder<'a> {
         })
     }
 
+    /// The folder that holds the sessions' own; `None` where there is none yet.
+    pub fn sessions(&self) -> anyhow::Result<Option<Root>> {
+        let relative = self.relative("");
+        let opened = match &self.elsewhere {
+            None => self.workspace.root.folder(&relative),
+            Some(elsewhere) => Root::open(elsewhere).and_then(|root| root.folder(&relative)),
+        };
+        match opened {
+            Ok(root) => Ok(Some(root)),
+            Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(self.refused("", &error).into()),
+        }
+    }
+
+    /// The same folder, made if it is missing.
+    pub fn make_sessions(&self) -> anyhow::Result<Root> {
+        if self.elsewhere.is_none() {
+            self.ignore_state().map_err(|error| self.refused_gitignore(&error))?;
+        }
+        self.create("").map_err(|error| self.refused("", &error))?;
+        self.sessions()?.ok_or_else(|| Failure::persistence("the folder of sessions vanished while it was made").into())
+    }
+
     fn create(&self, name: &str) -> io::Result<()> {
         self.base()?.make_folders(&self.relative(name), FOLDER_MODE)?;
         Ok(())

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use super::Turn;
-use super::journal::{Journal, has_effects, label, locked};
+use super::journal::{Journal, has_effects, label, locked, title};
 use super::resume::open_operations_of;
 use crate::call::checked::{CheckedCall, check_knowing};
 use crate::call::committed::{Budget, Item, Settlement, commit};
@@ -223,8 +223,10 @@ impl Turn<'_> {
                         !executed.begun && executed.stopped_by.is_none() && !has_effects(ready) && listed
                     };
                     if let Some(executed) = executed.filter(|executed| !stays(executed)) {
-                        let id = planned.id.clone();
-                        items.push(Settlement::of_execution(id, planned.name, &executed).into());
+                        let settlement = Settlement::of_execution(planned.id.clone(), planned.name, &executed);
+                        // What was answered from its neighbour's result was never begun.
+                        let begun = executed.begun && executed.outcome.code != Some(repeated::CODE);
+                        items.push(if begun { settlement.titled(title(ready)) } else { settlement }.into());
                     }
                 }
                 Next::Answered(answer) => {
@@ -254,7 +256,7 @@ impl Turn<'_> {
             let Next::RunUnlessRepeated { of, ready } = &planned.next else { continue };
             let first = executed.get(of).filter(|first| first.outcome.status == ResultStatus::Ok);
             let own = if let Some(first) = first {
-                let outcome = Outcome { code: Some("repeated"), ..first.outcome.clone() };
+                let outcome = Outcome { code: Some(repeated::CODE), ..first.outcome.clone() };
                 Some(Executed { outcome, duration: Duration::ZERO, begun: true, stopped_by: None })
             } else {
                 let (mut own, told) = self.execute_ready(&[ready], world, budget)?;

@@ -7,7 +7,10 @@ use crate::call::fanned::operation_count;
 use crate::call::planned::Answer;
 use crate::call::settled;
 use crate::call::unwrapped::tool_name;
+use crate::report::Reporter;
+use crate::session::folder::SessionFolder;
 use crate::session::history::{CallProgress, History};
+use crate::session::log::Log;
 use crate::session::pending::PendingFile;
 use crate::session::record::{
     DecidedBy, Decision, OperationId, PlannedFile, ResultStatus, Scope, ToolCall, ToolStartRecord, TurnStatus,
@@ -178,20 +181,48 @@ impl Turn<'_> {
     }
 
     fn commit_repairs(&mut self, settlements: Vec<Settlement>) -> anyhow::Result<()> {
-        let mut items: Vec<Item> = settlements.into_iter().map(Item::from).collect();
-        // A kill between the last operation's result and the call's own: nothing is left but to fold.
-        for (call, progress) in self.history().open_calls() {
-            if open_operations_of(call, progress, &|_| false).is_empty() {
-                items.push(Item::Recorded(OperationId::whole(&call.id)));
-            }
-        }
-        if items.is_empty() {
-            return Ok(());
-        }
-        let bytes = usize::try_from(self.settings.result_bytes).unwrap_or(usize::MAX);
-        let mut budget = Budget { result_bytes: bytes, round_bytes: usize::MAX };
-        commit(&mut self.log, self.folder, self.reporter, &mut budget, items, Vec::new())
+        commit_repairs(&mut self.log, self.folder, self.reporter, self.settings.result_bytes, settlements)
     }
+}
+
+/// Answers every call that a copy of a session has open: nothing waits there, and nothing goes on.
+pub fn close_copy(
+    log: &mut Log,
+    folder: &SessionFolder,
+    pending: Option<&PendingFile>,
+    workspace: &Workspace,
+    reporter: &Reporter,
+) -> anyhow::Result<()> {
+    let settlements = repair_orphaned_tool_calls(
+        log.history(),
+        |_| false,
+        |call_id| pending.is_some_and(|file| is_numbered(file, call_id)),
+        |files| recovery_of(files, workspace),
+    );
+    let result_bytes = log.history().user().map_or(u64::MAX, |user| user.settings.result_bytes);
+    commit_repairs(log, folder, reporter, result_bytes, settlements)
+}
+
+fn commit_repairs(
+    log: &mut Log,
+    folder: &SessionFolder,
+    reporter: &Reporter,
+    result_bytes: u64,
+    settlements: Vec<Settlement>,
+) -> anyhow::Result<()> {
+    let mut items: Vec<Item> = settlements.into_iter().map(Item::from).collect();
+    // A kill between the last operation's result and the call's own: nothing is left but to fold.
+    for (call, progress) in log.history().open_calls() {
+        if open_operations_of(call, progress, &|_| false).is_empty() {
+            items.push(Item::Recorded(OperationId::whole(&call.id)));
+        }
+    }
+    if items.is_empty() {
+        return Ok(());
+    }
+    let bytes = usize::try_from(result_bytes).unwrap_or(usize::MAX);
+    let mut budget = Budget { result_bytes: bytes, round_bytes: usize::MAX };
+    commit(log, folder, reporter, &mut budget, items, Vec::new())
 }
 
 /// Whether the file lists operations of that call one by one.

@@ -119,6 +119,7 @@ pub enum Command {
     Diff(DiffArguments),
     Show(ShowArguments),
     Tools(ToolsArguments),
+    Mcp(McpArguments),
     /// Verify every invariant of the session's files
     ///
     /// Reads the whole log and prints each violation with its file and line; exits with 16 if there is one. Changes
@@ -150,6 +151,7 @@ impl Command {
             Self::Diff(_) => "diff",
             Self::Show(_) => "show",
             Self::Tools(_) => "tools",
+            Self::Mcp(_) => "mcp",
             Self::Check => "check",
             Self::Undo(_) => "undo",
             Self::Rules(_) => "rules",
@@ -173,6 +175,7 @@ impl Command {
             | Self::Diff(_)
             | Self::Show(_)
             | Self::Tools(_)
+            | Self::Mcp(_)
             | Self::Check
             | Self::Undo(_)
             | Self::Rules(_)
@@ -460,6 +463,27 @@ pub struct ShowArguments {
     /// Print a Markdown document
     #[arg(long, conflicts_with = "json")]
     pub markdown: bool,
+}
+
+/// Offer the built-in tools to other agents
+#[derive(Debug, Clone, Args)]
+#[command(after_long_help = "\
+Examples:
+  attini mcp serve
+  attini -C ~/project mcp serve")]
+pub struct McpArguments {
+    #[command(subcommand)]
+    pub command: McpCommand,
+}
+
+#[derive(Debug, Clone, Subcommand)]
+pub enum McpCommand {
+    /// Serve any MCP client over stdin and stdout
+    ///
+    /// Every call passes the same gate as with attini tools call, without a session. What would need consent is refused,
+    /// with the rule that would allow it; a rule that is added counts for the next call. Ends when stdin does, and ends
+    /// what still runs then.
+    Serve,
 }
 
 /// List the tools as the model would see them

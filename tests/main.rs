@@ -4,6 +4,7 @@
 mod support;
 
 mod adversity;
+mod asking_back;
 mod bad_input;
 mod decisions;
 mod deferral;
@@ -34,6 +35,7 @@ mod recipes;
 mod results;
 mod review;
 mod rules;
+mod serve;
 mod sessions;
 mod show;
 mod states;

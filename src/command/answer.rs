@@ -10,7 +10,7 @@ use crate::failure::Failure;
 use crate::session::pending::{Needs, PendingFile};
 use crate::session::record::OperationId;
 use crate::turn::decisions::{Verdict, decide, select};
-use crate::turn::verification::Grants;
+use crate::turn::verification::{Grants, ensure_answers};
 
 /// The longest answer.
 pub(super) const ANSWER_BYTES_MAX: u64 = 1024 * 1024;
@@ -27,6 +27,7 @@ pub fn run(invocation: &Invocation, arguments: &AnswerArguments) -> anyhow::Resu
     let equipment = equipment(invocation, &opened, &arguments.turn, &trust)?;
     let recomputed = equipment.verify(invocation, opened.folder, opened.log.history(), &file)?;
     let index = question(&file, arguments.id.as_deref(), &text)?;
+    ensure_answers(&file.calls[index], recomputed[index].as_ref(), opened.log.history(), &text)?;
     let mut decided = file.clone();
     decide(&mut decided, &[index], &Verdict::Answer { text });
     let grants = Grants::of(&decided, opened.log.history(), &recomputed);

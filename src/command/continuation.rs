@@ -89,7 +89,9 @@ pub fn rules_file<'a>(invocation: &'a Invocation, folder: &'a SessionFolder, sco
 /// Goes on with a turn in which nothing is pending: repairs, then asks the model again.
 pub fn go_on(invocation: &Invocation, opened: Continued<'_>, equipment: Equipment) -> Status {
     let mut turn: Turn<'_> = equipment.into_turn(invocation, opened.folder, opened.log);
-    match turn.repair(|_: &OperationId| false) {
+    // What asked back was not broken off: the question is put again.
+    let waiting: Vec<OperationId> = turn.waiting_operations();
+    match turn.repair(|id: &OperationId| waiting.contains(id)) {
         Ok(()) => conclude(invocation, opened.folder, &run(turn, None)),
         Err(error) => Status::of_result(&finish(turn, Err(error))),
     }

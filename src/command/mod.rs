@@ -9,6 +9,8 @@ pub mod demo;
 pub mod deny;
 pub mod diff;
 pub mod invocation;
+pub mod lone;
+pub mod mcp;
 pub mod opened;
 pub mod resume;
 pub mod review;
@@ -105,6 +107,7 @@ fn dispatch(
         Command::Diff(arguments) => diff::run(&invocation, arguments),
         Command::Show(arguments) => show::run(&invocation, arguments),
         Command::Tools(arguments) => tools::run(&invocation, arguments),
+        Command::Mcp(arguments) => mcp::run(&invocation, arguments),
         Command::Check => check::run(&invocation),
         Command::Sessions(arguments) => sessions::run(&invocation, arguments),
         Command::Undo(arguments) => undo::run(&invocation, arguments),

@@ -17,11 +17,12 @@ use crate::failure::Failure;
 use crate::interrupt::Cause;
 use crate::report::line::{Line, Tone};
 use crate::report::preview;
+use crate::session::history::History;
 use crate::session::pending::{Needs, PendingCall, PendingFile};
 use crate::terminal::{Key, Terminal, Words};
 use crate::tool::Preview;
 use crate::turn::decisions::{Verdict, decide};
-use crate::turn::verification::Grants;
+use crate::turn::verification::{Grants, ensure_answers};
 
 use page::Pages;
 
@@ -45,7 +46,8 @@ pub fn run(invocation: &Invocation, arguments: &ReviewArguments) -> anyhow::Resu
     let recomputed = equipment.verify(invocation, opened.folder, opened.log.history(), &file)?;
     let ground =
         Ground { invocation, folder: opened.folder, equipment: &equipment, recomputed: &recomputed, trust: &trust };
-    let mut review = Review { ground, terminal, file, left: BTreeSet::new() };
+    let history = opened.log.history();
+    let mut review = Review { ground, history, terminal, file, left: BTreeSet::new() };
     review.walk()?;
     let decided = review.file;
     let grants = Grants::of(&decided, opened.log.history(), &recomputed);
@@ -59,6 +61,7 @@ pub fn run(invocation: &Invocation, arguments: &ReviewArguments) -> anyhow::Resu
 /// A walk through the pending calls.
 struct Review<'a> {
     ground: Ground<'a>,
+    history: &'a History,
     terminal: Terminal<'a>,
     /// As it is on disk.
     file: PendingFile,
@@ -231,6 +234,13 @@ impl Review<'_> {
     }
 
     fn record(&mut self, index: usize, verdict: &Verdict) -> anyhow::Result<Step> {
+        if let Verdict::Answer { text } = verdict {
+            let now = self.ground.recomputed[index].as_ref();
+            if let Err(failure) = ensure_answers(&self.file.calls[index], now, self.history, text) {
+                self.ground.invocation.reporter.error(&failure);
+                return Ok(Step::Stay);
+            }
+        }
         let mut decided = self.file.clone();
         decide(&mut decided, &[index], verdict);
         self.store(decided)
@@ -257,7 +267,7 @@ impl Review<'_> {
     fn interrupted(&self) -> Failure {
         let status = match self.ground.invocation.interrupt.cause() {
             Some(Cause::Signal(signal)) => Status::Interrupted(signal),
-            Some(Cause::TimeLimit) | None => Status::Error,
+            Some(Cause::TimeLimit | Cause::Cancelled) | None => Status::Error,
         };
         Failure::new(status, "interrupted by a signal").hint("what was decided is recorded; `attini review` goes on")
     }

@@ -109,6 +109,7 @@ impl<'a> Replay<'a> {
             Record::Assistant(_)
             | Record::Decision(_)
             | Record::ToolStart(_)
+            | Record::CallWaiting(_)
             | Record::OperationResult(_)
             | Record::ToolResult(_) => {}
         }
@@ -126,7 +127,8 @@ impl<'a> Replay<'a> {
             | Record::Notice(_)
             | Record::TurnEnd(_)
             | Record::Decision(_)
-            | Record::ToolStart(_) => {}
+            | Record::ToolStart(_)
+            | Record::CallWaiting(_) => {}
         }
         Ok(())
     }
@@ -344,6 +346,7 @@ fn is_repair(record: &Record) -> bool {
         | Record::Assistant(_)
         | Record::Decision(_)
         | Record::ToolStart(_)
+        | Record::CallWaiting(_)
         | Record::TurnEnd(_)
         | Record::Notice(_)
         | Record::Unknown => None,

@@ -106,6 +106,7 @@ impl Table {
                 checked: check(call, &self.registry, false).remove(0).1,
                 index: index as u64,
                 stops: false,
+                waiting: None,
             })
             .collect();
         let world = World::default();

@@ -8,6 +8,7 @@ mod bad_input;
 mod decisions;
 mod diff;
 mod fan_out;
+mod faults;
 mod fetch;
 mod harness_case;
 mod harness_log;

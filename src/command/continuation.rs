@@ -1,7 +1,7 @@
 //! What `approve`, `deny` and `resume` share: going on with a turn that an earlier invocation began.
 
 use super::invocation::Invocation;
-use super::opened::{Continued, Equipment, conclude, finish, run};
+use super::opened::{Continued, Equipment, finish, run};
 use crate::cli::TurnOptions;
 use crate::config::trust::Trust;
 use crate::exit::Status;
@@ -56,7 +56,7 @@ pub fn carry_out(
         equipment.rules = invocation.rules(Some(folder), Some(number), &recorded_deny, &trust)?;
     }
     let turn = equipment.into_turn(invocation, folder, opened.log);
-    Ok(conclude(invocation, folder, &run(turn, Some(pending))))
+    Ok(run(invocation, turn, Some(pending)))
 }
 
 /// Where the rules of a grant are stored.
@@ -78,8 +78,8 @@ pub fn rules_file<'a>(invocation: &'a Invocation, folder: &'a SessionFolder, sco
 pub fn go_on(invocation: &Invocation, opened: Continued<'_>, equipment: Equipment) -> Status {
     let mut turn: Turn<'_> = equipment.into_turn(invocation, opened.folder, opened.log);
     match turn.repair(|_: &OperationId| false) {
-        Ok(()) => conclude(invocation, opened.folder, &run(turn, None)),
-        Err(error) => Status::of_result(&finish(turn, Err(error))),
+        Ok(()) => run(invocation, turn, None),
+        Err(error) => finish(invocation, turn, Err(error)),
     }
 }
 

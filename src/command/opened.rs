@@ -14,7 +14,7 @@ use crate::failure::Failure;
 use crate::mcp::Servers;
 use crate::permission::{HostVerdict, Rule, Rules, RulesFile};
 use crate::provider::{self, Connected};
-use crate::report::event::{Event, TurnResult};
+use crate::report::event::Event;
 use crate::session::folder::SessionFolder;
 use crate::session::history::{History, Standing};
 use crate::session::lock::{Lock, Patience};
@@ -51,15 +51,16 @@ pub fn open(invocation: &Invocation, folder: &SessionFolder, options: &TurnOptio
     let lock = Lock::take(folder, patience, &invocation.interrupt, |holder| {
         invocation.reporter.warning(&format!("waiting for the session {}, held by {holder}", folder.name));
     })?;
-    let Some((log, warnings)) = Log::open(folder)? else {
+    let log = Log::open(folder)?;
+    folder
+        .clean()
+        .map_err(|error| Failure::persistence(format!("{} cannot be cleaned up: {error}", folder.display(""))))?;
+    let Some((log, warnings)) = log else {
         return Ok(Opened { lock, log: None, pending: None });
     };
     for warning in warnings {
         invocation.reporter.warning(&warning);
     }
-    folder
-        .clean()
-        .map_err(|error| Failure::persistence(format!("{} cannot be cleaned up: {error}", folder.display(""))))?;
     let mut pending = PendingFile::load(folder)?;
     if pending.as_ref().is_some_and(|file| is_answered(file, log.history())) {
         invocation.reporter.warning("pending.json was left over: all its calls are answered; it is removed");
@@ -216,24 +217,15 @@ pub fn user_record(turn: u64, text: &str, settings: &TurnSettings) -> Record {
     })
 }
 
-/// Runs the turn to its ending, whatever that is, and tells of it.
-pub fn run(mut turn: Turn<'_>, pending: Option<&PendingFile>) -> TurnResult {
+/// Runs the turn to its ending, whatever that is, and tells of it; returns its status.
+pub fn run(invocation: &Invocation, mut turn: Turn<'_>, pending: Option<&PendingFile>) -> Status {
     let model = turn.settings.model.clone();
     turn.reporter.tell(Some(turn.history().turn()), &Event::TurnStarted { model });
     let ended = turn.watch_time().and_then(|()| match pending {
         Some(file) => turn.repair_started(file).and_then(|()| turn.go_on(Some(file))),
         None => turn.go_on(None),
     });
-    finish(turn, ended)
-}
-
-/// What is left to do when a turn's result is told; returns its status.
-pub fn conclude(invocation: &Invocation, folder: &SessionFolder, result: &TurnResult) -> Status {
-    let status = Status::of_result(result);
-    if let (Status::Completed, Some(turn)) = (status, result.turn) {
-        forget_turn_rules(invocation, folder, turn);
-    }
-    status
+    finish(invocation, turn, ended)
 }
 
 /// Takes the rules that counted in this turn alone, or in one before it, out of the session's file. They no longer count
@@ -245,8 +237,9 @@ pub fn forget_turn_rules(invocation: &Invocation, folder: &SessionFolder, turn: 
     }
 }
 
-/// Puts the ending on disk, then tells of it. What cannot be put there is the ending.
-pub fn finish(mut turn: Turn<'_>, ended: anyhow::Result<Ending>) -> TurnResult {
+/// Puts the ending on disk, then tells of it. What cannot be put there is the ending. The result is the last that is
+/// told: whatever is left to do is done before.
+pub fn finish(invocation: &Invocation, mut turn: Turn<'_>, ended: anyhow::Result<Ending>) -> Status {
     let result = match ended.and_then(|ending| turn.end(ending)) {
         Ok(result) => result,
         Err(error) => {
@@ -261,8 +254,9 @@ pub fn finish(mut turn: Turn<'_>, ended: anyhow::Result<Ending>) -> TurnResult {
     turn.servers.end();
     turn.warn_of_servers();
     if result.exit_code == Status::Completed.code() {
+        forget_turn_rules(invocation, turn.folder, turn.history().turn());
         turn.reporter.answer(result.text.as_deref().unwrap_or_default());
     }
     turn.reporter.finish(&result);
-    result
+    Status::of_result(&result)
 }

@@ -14,7 +14,7 @@ use crate::failure::Failure;
 use crate::mcp::Servers;
 use crate::permission::{HostVerdict, Rule, Rules, RulesFile};
 use crate::provider::{self, Connected};
-use crate::report::event::Event;
+use crate::report::event::{Event, TurnResult};
 use crate::session::folder::SessionFolder;
 use crate::session::history::{History, Standing};
 use crate::session::lock::{Lock, Patience};
@@ -217,15 +217,23 @@ pub fn user_record(turn: u64, text: &str, settings: &TurnSettings) -> Record {
     })
 }
 
-/// Runs the turn to its ending, whatever that is, and tells of it; returns its status.
-pub fn run(invocation: &Invocation, mut turn: Turn<'_>, pending: Option<&PendingFile>) -> Status {
+/// Runs the turn to its ending, whatever that is, and tells of it. `last` is done when the ending is on disk and before
+/// it is told: the result is the last word.
+pub fn run(mut turn: Turn<'_>, pending: Option<&PendingFile>, last: impl FnOnce(&TurnResult)) -> TurnResult {
     let model = turn.settings.model.clone();
     turn.reporter.tell(Some(turn.history().turn()), &Event::TurnStarted { model });
     let ended = turn.watch_time().and_then(|()| match pending {
         Some(file) => turn.repair_started(file).and_then(|()| turn.go_on(Some(file))),
         None => turn.go_on(None),
     });
-    finish(invocation, turn, ended)
+    finish(turn, ended, last)
+}
+
+/// What is left to do before a turn's result is told.
+pub fn conclude(invocation: &Invocation, folder: &SessionFolder, result: &TurnResult) {
+    if let (Status::Completed, Some(turn)) = (Status::of_result(result), result.turn) {
+        forget_turn_rules(invocation, folder, turn);
+    }
 }
 
 /// Takes the rules that counted in this turn alone, or in one before it, out of the session's file. They no longer count
@@ -237,9 +245,8 @@ pub fn forget_turn_rules(invocation: &Invocation, folder: &SessionFolder, turn: 
     }
 }
 
-/// Puts the ending on disk, then tells of it. What cannot be put there is the ending. The result is the last that is
-/// told: whatever is left to do is done before.
-pub fn finish(invocation: &Invocation, mut turn: Turn<'_>, ended: anyhow::Result<Ending>) -> Status {
+/// Puts the ending on disk, then tells of it. What cannot be put there is the ending. `last`: see [`run`].
+pub fn finish(mut turn: Turn<'_>, ended: anyhow::Result<Ending>, last: impl FnOnce(&TurnResult)) -> TurnResult {
     let result = match ended.and_then(|ending| turn.end(ending)) {
         Ok(result) => result,
         Err(error) => {
@@ -253,10 +260,10 @@ pub fn finish(invocation: &Invocation, mut turn: Turn<'_>, ended: anyhow::Result
     };
     turn.servers.end();
     turn.warn_of_servers();
+    last(&result);
     if result.exit_code == Status::Completed.code() {
-        forget_turn_rules(invocation, turn.folder, turn.history().turn());
         turn.reporter.answer(result.text.as_deref().unwrap_or_default());
     }
     turn.reporter.finish(&result);
-    Status::of_result(&result)
+    result
 }

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::io::Read;
 
 use super::invocation::Invocation;
-use super::opened::{Equipment, complete_finished, forget_turn_rules, open, run, standing, user_record};
+use super::opened::{Equipment, complete_finished, conclude, forget_turn_rules, open, run, standing, user_record};
 use crate::cli::{TellArguments, TurnOptions};
 use crate::clock;
 use crate::config::Config;
@@ -77,7 +77,8 @@ pub fn tell(invocation: &Invocation, prompt: &str, options: &TurnOptions) -> any
             turn
         }
     };
-    Ok(run(invocation, turn, None))
+    let result = run(turn, None, |result| conclude(invocation, folder, result));
+    Ok(Status::of_result(&result))
 }
 
 fn session_record() -> Record {

@@ -98,8 +98,7 @@ impl PendingFile {
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
             Err(error) => {
                 // What cannot be read today says nothing about what it holds.
-                let status =
-                    if error.kind() == ErrorKind::FileTooLarge { Status::Corrupt } else { Status::Error };
+                let status = if error.kind() == ErrorKind::FileTooLarge { Status::Corrupt } else { Status::Error };
                 return Err(folder.unopened(FILE_NAME, &error, |what| Failure::new(status, what)).into());
             }
         };

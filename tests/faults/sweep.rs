@@ -10,14 +10,36 @@ use std::time::Instant;
 use serde_json::Value;
 
 use super::has_strace;
-use super::turn::{STAGES, assert_effects, assert_tidy, assert_told_is_recorded, case, go_on, records};
+use super::turn::{
+    STAGES, assert_effects, assert_every_call_answered_or_pending, assert_tidy, assert_told_is_recorded, case, go_on,
+    records,
+};
 use crate::support::{Case, Outcome};
 
 /// What attini does to files and to the session's lock. `?`: not every machine has it, others do.
 const SYSCALLS: [&str; 18] = [
-    "?openat2", "openat", "write", "pwrite64", "?writev", "fdatasync", "fsync", "?rename", "renameat", "?renameat2",
-    "?unlink", "unlinkat", "ftruncate", "?mkdir", "mkdirat", "?rmdir", "flock", "fcntl",
+    "?openat2",
+    "openat",
+    "write",
+    "pwrite64",
+    "?writev",
+    "fdatasync",
+    "fsync",
+    "?rename",
+    "renameat",
+    "?renameat2",
+    "?unlink",
+    "unlinkat",
+    "ftruncate",
+    "?mkdir",
+    "mkdirat",
+    "?rmdir",
+    "flock",
+    "fcntl",
 ];
+
+/// Those of them that every turn makes, and that change something.
+const WRITES: [&str; 8] = ["write", "fdatasync", "fsync", "renameat", "unlinkat", "ftruncate", "mkdirat", "flock"];
 
 /// The codes that an invocation which is hit by an error may end with: those of its stage, and those that name a failure.
 const FAILURE_CODES: [i32; 6] = [1, 2, 12, 13, 15, 16];
@@ -32,9 +54,16 @@ const FAILURES_MAX: usize = 20;
 enum Fault {
     Kill,
     Error(&'static str),
+    /// SIGINT, SIGTERM and SIGHUP by turns.
+    Interrupt,
 }
 
-const FAULTS: [Fault; 4] = [Fault::Kill, Fault::Error("EIO"), Fault::Error("ENOSPC"), Fault::Error("EINTR")];
+const ERRORS: [Fault; 3] = [Fault::Error("EIO"), Fault::Error("ENOSPC"), Fault::Error("EINTR")];
+
+const SIGNALS: [(&str, i32); 3] = [("HUP", 129), ("INT", 130), ("TERM", 143)];
+
+/// How soon an invocation ends that was interrupted.
+const INTERRUPT_SECONDS_MAX: u64 = 3;
 
 /// All points of one kind.
 #[derive(Debug, Clone, Copy)]
@@ -42,8 +71,6 @@ struct Kind {
     stage: usize,
     syscall: &'static str,
     fault: Fault,
-    /// Whether the threads beside the main one are hit too.
-    threads: bool,
 }
 
 impl Kind {
@@ -51,26 +78,29 @@ impl Kind {
         let fault = match self.fault {
             Fault::Kill => "SIGKILL",
             Fault::Error(error) => error,
+            Fault::Interrupt => "SIGHUP/SIGINT/SIGTERM",
         };
-        let threads = if self.threads { " (any thread)" } else { "" };
-        format!("{} {fault}{threads}", self.syscall.trim_start_matches('?'))
+        format!("{} {fault}", self.syscall.trim_start_matches('?'))
     }
 
     fn strace(&self, case: &Case, number: u32) -> Vec<String> {
         let fault = match self.fault {
             Fault::Kill => "signal=KILL".to_owned(),
             Fault::Error(error) => format!("error={error}"),
+            Fault::Interrupt => format!("signal={}", signal(number).0),
         };
         let mut words = vec!["-qq".to_owned(), "-o".to_owned(), case.home().join("trace").display().to_string()];
-        if self.threads {
-            words.extend(["-f", "-b", "execve"].map(str::to_owned));
-        }
         words.extend(["-e".to_owned(), format!("trace={}", self.syscall)]);
         words.extend(["-e".to_owned(), format!("inject={}:{fault}:when={number}", self.syscall)]);
         words.extend([env!("CARGO_BIN_EXE_attini"), "--output", "events"].map(str::to_owned));
         words.extend(STAGES[self.stage].0.iter().map(|word| (*word).to_owned()));
         words
     }
+}
+
+/// The signal of a point that is interrupted, and the code it ends with.
+fn signal(number: u32) -> (&'static str, i32) {
+    SIGNALS[number as usize % SIGNALS.len()]
 }
 
 /// How a point ended.
@@ -87,14 +117,24 @@ fn try_point(kind: &Kind, number: u32) -> Hit {
         let _ = case.run(*arguments).exit(*code);
     }
     let before = records(&case);
+    let begun = Instant::now();
     let (code, outcome) = case.program("strace", kind.strace(&case, number)).start().wait().any();
+    let took = begun.elapsed();
     let trace = fs::read_to_string(case.home().join("trace")).expect("strace writes what it saw");
-    let injected = trace.contains("(INJECTED)") || code.is_none();
+    let injected = trace.contains("(INJECTED)")
+        || code.is_none()
+        || SIGNALS.iter().any(|(name, _)| trace.contains(&format!("--- SIG{name} ")));
     let after = records(&case);
     assert!(after.starts_with(&before), "records that were on disk are gone");
-    match code {
-        None => assert_eq!(kind.fault, Fault::Kill, "an error killed it: {}", outcome.stderr_text()),
-        Some(code) => assert_ended_well(kind, injected, code, &outcome),
+    match (kind.fault, code) {
+        (Fault::Kill, None) => {}
+        (_, None) => panic!("it was killed: {}", outcome.stderr_text()),
+        (Fault::Interrupt, Some(code)) if injected && code == signal(number).1 => {
+            assert!(took.as_secs() < INTERRUPT_SECONDS_MAX, "it ended after {took:?}");
+            assert_eq!(outcome.events().pop().unwrap()["status"], "interrupted", "{}", outcome.stdout_text());
+            assert_every_call_answered_or_pending(&case);
+        }
+        (_, Some(code)) => assert_ended_well(kind, injected, code, &outcome),
     }
     assert_told_is_recorded(&case, &outcome);
     go_on(&case, number);
@@ -114,6 +154,9 @@ fn assert_ended_well(kind: &Kind, injected: bool, code: i32, outcome: &Outcome) 
     if code == LOADER_CODE && told.contains("error while loading shared libraries") {
         return;
     }
+    // A signal that comes when all is done changes nothing.
+    let is_late = kind.fault == Fault::Interrupt && code == expected;
+    assert!(is_late || kind.fault != Fault::Interrupt, "interrupted, and ended with {code}:\n{told}");
     assert!(code == expected || FAILURE_CODES.contains(&code), "ended with {code}:\n{told}");
     if kind.syscall == "write" {
         // The very line that the rest asks for may be the one that was lost.
@@ -192,15 +235,15 @@ fn sweep(what: &str, kinds: impl IntoIterator<Item = Kind>) {
     }
     std::io::stderr().write_all(report.as_bytes()).unwrap();
     assert!(tally.failures.is_empty(), "{} points failed:\n{}", tally.failures.len(), tally.failures.join("\n\n"));
-    let names: BTreeSet<&str> = tally.points.iter().filter(|(_, points)| **points > 0).map(|(name, _)| name.as_str()).collect();
-    for syscall in ["write", "fdatasync", "fsync", "renameat", "unlinkat", "ftruncate", "mkdirat", "flock"] {
+    let names: BTreeSet<&str> =
+        tally.points.iter().filter(|(_, points)| **points > 0).map(|(name, _)| name.as_str()).collect();
+    for syscall in WRITES {
         assert!(names.iter().any(|name| name.starts_with(syscall)), "no fault was injected at {syscall}");
     }
 }
 
-fn kinds(fault: Fault, threads: bool) -> impl Iterator<Item = Kind> {
-    let stages = 0..STAGES.len();
-    stages.flat_map(move |stage| SYSCALLS.map(|syscall| Kind { stage, syscall, fault, threads }))
+fn kinds(fault: Fault, syscalls: &[&'static str]) -> impl Iterator<Item = Kind> {
+    (0..STAGES.len()).flat_map(move |stage| syscalls.iter().map(move |syscall| Kind { stage, syscall, fault }))
 }
 
 #[test]
@@ -208,7 +251,7 @@ fn a_kill_at_any_system_call_loses_nothing_and_doubles_nothing() {
     if !has_strace() {
         return;
     }
-    sweep("kills", kinds(Fault::Kill, false));
+    sweep("kills", kinds(Fault::Kill, &SYSCALLS));
 }
 
 #[test]
@@ -216,5 +259,13 @@ fn an_error_of_any_system_call_loses_nothing_and_doubles_nothing() {
     if !has_strace() {
         return;
     }
-    sweep("errors", FAULTS[1..].iter().flat_map(|fault| kinds(*fault, false)));
+    sweep("errors", ERRORS.into_iter().flat_map(|fault| kinds(fault, &SYSCALLS)));
+}
+
+#[test]
+fn a_signal_at_any_write_ends_the_turn_in_order() {
+    if !has_strace() {
+        return;
+    }
+    sweep("signals", kinds(Fault::Interrupt, &WRITES));
 }

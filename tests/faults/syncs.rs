@@ -42,7 +42,11 @@ impl Disk {
         for (name, parts) in BARRIERS {
             if parts.iter().all(|part| call.contains(part)) {
                 self.reached.insert(name);
-                assert!(self.unsynced.is_empty(), "{name}, and {:?} would be lost by a power cut:\n{line}", self.unsynced);
+                assert!(
+                    self.unsynced.is_empty(),
+                    "{name}, and {:?} would be lost by a power cut:\n{line}",
+                    self.unsynced
+                );
             }
         }
         let Some(path) = call.split_once('<').and_then(|(_, rest)| rest.split_once('>')).map(|(path, _)| path) else {
@@ -79,7 +83,8 @@ fn traced(case: &Case, arguments: &[&str], code: i32) -> String {
     let trace = case.home().join("trace");
     let calls = "trace=write,pwrite64,ftruncate,sendto,fdatasync,fsync,renameat,unlinkat,mkdirat,execve";
     let shown = trace.display().to_string();
-    let words = ["-qq", "-f", "-y", "-s", "400", "-b", "execve", "-o", &shown, "-e", calls, env!("CARGO_BIN_EXE_attini")];
+    let words =
+        ["-qq", "-f", "-y", "-s", "400", "-b", "execve", "-o", &shown, "-e", calls, env!("CARGO_BIN_EXE_attini")];
     let words = words.iter().chain(&["--output", "events"]).chain(arguments);
     case.program("strace", words).run().exit(code);
     fs::read_to_string(&trace).expect("strace writes what it saw")

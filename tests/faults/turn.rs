@@ -57,7 +57,9 @@ pub(super) fn assert_told_is_recorded(case: &Case, outcome: &Outcome) {
     let records = parsed(&records(case));
     let text = String::from_utf8_lossy(outcome.stdout_bytes()).into_owned();
     let holds = |kind: &str, fields: &[&str], event: &Value| {
-        records.iter().any(|record| record["type"] == kind && fields.iter().all(|field| record[*field] == event[*field]))
+        records
+            .iter()
+            .any(|record| record["type"] == kind && fields.iter().all(|field| record[*field] == event[*field]))
     };
     for line in text.split_inclusive('\n').filter(|line| line.ends_with('\n')) {
         let event: Value = serde_json::from_str(line).unwrap_or_else(|error| panic!("{error}: {line}"));
@@ -116,7 +118,9 @@ pub(super) fn assert_effects(case: &Case) {
         .iter()
         .filter(|record| record["type"] == "tool_result")
         .map(|record| (&record["call_id"], &record["status"]))
-        .map(|(id, status)| (id.as_str().unwrap_or_default().to_owned(), status.as_str().unwrap_or_default().to_owned()))
+        .map(|(id, status)| {
+            (id.as_str().unwrap_or_default().to_owned(), status.as_str().unwrap_or_default().to_owned())
+        })
         .collect();
     let patched = case.read("patched.txt");
     assert!(patched == BEFORE || patched == AFTER, "the patched file holds {patched:?}");
@@ -133,6 +137,20 @@ pub(super) fn assert_effects(case: &Case) {
             Some(other) => panic!("{call_id} has the status {other}"),
         };
         assert!(fits, "{call_id} took effect {count} times, and its result is {status:?}; marks: {order:?}");
+    }
+}
+
+/// After an orderly end each call has its result, or waits in pending.json and was never started.
+pub(super) fn assert_every_call_answered_or_pending(case: &Case) {
+    let records = parsed(&records(case));
+    let pending = if case.pending().is_some() { case.pending_calls() } else { Vec::new() };
+    let names =
+        |kind: &str, id: &Value| records.iter().any(|record| record["type"] == kind && record["call_id"] == *id);
+    let replies = records.iter().filter(|record| record["type"] == "assistant");
+    for call in replies.flat_map(|reply| reply["tool_calls"].as_array().into_iter().flatten()) {
+        let id = &call["id"];
+        let waits = pending.iter().any(|(listed, ..)| id == listed) && !names("tool_start", id);
+        assert!(names("tool_result", id) || waits, "{id} has no result and does not wait for one");
     }
 }
 

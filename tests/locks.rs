@@ -69,7 +69,9 @@ fn two_that_make_the_session_at_once_make_one() {
     for _ in 0..10 {
         let case = Case::new().script([reply().text("done"), reply().text("done")]);
         let running: Vec<Running> = (0..2).map(|_| case.start(["tell", "go", "--wait"])).collect();
-        running.into_iter().for_each(|run| drop(run.wait().exit(0)));
+        for run in running {
+            run.wait().exit(0);
+        }
         let turns: Vec<Value> = case.records().into_iter().filter(|record| record["type"] == "user").collect();
         assert_eq!(turns.len(), 2, "each had its turn, one behind the other");
         case.run(["check"]).exit(0);

@@ -231,7 +231,7 @@ fn sweep(what: &str, kinds: impl IntoIterator<Item = Kind>) {
     for (name, points) in tally.points.iter().filter(|(_, points)| **points > 0) {
         let codes = tally.codes.get(name).into_iter().flatten();
         let codes: Vec<String> = codes.map(|(code, count)| format!("{code} x {count}")).collect();
-        report.push_str(&format!("  {name}: {points} points; ended with {}\n", codes.join(", ")));
+        report += &format!("  {name}: {points} points; ended with {}\n", codes.join(", "));
     }
     std::io::stderr().write_all(report.as_bytes()).unwrap();
     assert!(tally.failures.is_empty(), "{} points failed:\n{}", tally.failures.len(), tally.failures.join("\n\n"));

@@ -5,7 +5,6 @@ use std::time::{Duration, Instant};
 
 use super::invocation::Invocation;
 use crate::call::repeated::Memory;
-use crate::cli::TurnOptions;
 use crate::config::Config;
 use crate::config::layers::ensure_tools_exist;
 use crate::config::trust::Trust;
@@ -22,10 +21,12 @@ use crate::session::log::Log;
 use crate::session::pending::PendingFile;
 use crate::session::record::{Record, TurnSettings, TurnStatus, UserRecord};
 use crate::tool::Surroundings;
+use crate::tool::own;
 use crate::tool::registry::Registry;
 use crate::tool::registry::builtin_tools;
 use crate::turn::Turn;
 use crate::turn::decisions::is_answered;
+use crate::turn::offered::take_down;
 use crate::turn::prompt::violations;
 use crate::turn::rounds::Ending;
 use crate::turn::verification::{Recomputed, verify};
@@ -41,9 +42,9 @@ pub struct Opened {
     pub pending: Option<PendingFile>,
 }
 
-/// Takes the session's lock and loads what is there.
-pub fn open(invocation: &Invocation, folder: &SessionFolder, options: &TurnOptions) -> anyhow::Result<Opened> {
-    let patience = match options.wait {
+/// Takes the session's lock, waiting as `--wait` says, and loads what is there.
+pub fn open(invocation: &Invocation, folder: &SessionFolder, wait: Option<Option<u64>>) -> anyhow::Result<Opened> {
+    let patience = match wait {
         None => Patience::Short,
         Some(None) => Patience::Forever,
         Some(Some(seconds)) => Patience::For(Duration::from_secs(seconds)),
@@ -83,10 +84,10 @@ pub struct Continued<'a> {
 pub fn open_existing<'a>(
     invocation: &Invocation,
     folder: Option<&'a SessionFolder>,
-    options: &TurnOptions,
+    wait: Option<Option<u64>>,
 ) -> anyhow::Result<Continued<'a>> {
     let Some(folder) = folder else { return Err(nothing_pending(invocation, None).into()) };
-    match open(invocation, folder, options)? {
+    match open(invocation, folder, wait)? {
         Opened { lock, log: Some(log), pending } => Ok(Continued { folder, log, pending, lock }),
         Opened { log: None, .. } => Err(nothing_pending(invocation, None).into()),
     }
@@ -146,13 +147,14 @@ impl Equipment {
         folder: Option<&SessionFolder>,
         turn: u64,
         recorded_deny: &[Rule],
-        settings: TurnSettings,
+        mut settings: TurnSettings,
         config: &Config,
         trust: &Trust,
     ) -> anyhow::Result<Self> {
         let mut tools = builtin_tools();
         let names: Vec<&str> = tools.iter().map(|tool| tool.name()).collect();
         ensure_tools_exist(config, &names)?;
+        tools.extend(own::tools(config));
         let connected = provider::connect(&settings.model, config, &invocation.workspace)?;
         let rules = invocation.rules(folder, Some(turn), recorded_deny, trust)?;
         let withheld_variables = withheld_variables(&config.environment_pass, &provider::key_variables(config));
@@ -161,6 +163,9 @@ impl Equipment {
         let (registry, warnings) = Registry::new(tools, config, settings.read_only, &settings.fan_out);
         for warning in warnings {
             invocation.reporter.warning(&warning);
+        }
+        if let Some(difference) = take_down(&mut settings, &registry) {
+            invocation.reporter.warning(&difference);
         }
         Ok(Self { settings, connected, registry, servers, rules, withheld_variables })
     }

@@ -4,16 +4,19 @@
 //! on disk. It refuses what loading cannot mend (a second result, a result without a call, a repeated id, a turn that
 //! goes back); calls without a result are no fault here, they are what "pending" and "to be repaired" mean.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
+use crate::call::unwrapped::tool_name;
 use crate::provider::Finish;
 use crate::session::record::{
-    AssistantRecord, DecisionRecord, FORMAT, OperationId, OperationResultRecord, Record, SessionRecord, ToolCall,
-    ToolResultRecord, ToolStartRecord, TurnEndRecord, TurnStatus, Usage, UserRecord,
+    AssistantRecord, DecisionRecord, FORMAT, NoticeRecord, OperationId, OperationResultRecord, Record, SessionRecord,
+    ToolCall, ToolResultRecord, ToolStartRecord, TurnEndRecord, TurnStatus, Usage, UserRecord,
 };
 
 /// Turns and rounds are counted below this: what every reader of JSON keeps exact, and far beyond any conversation.
 const NUMBER_END: u64 = 1 << 53;
+/// The code of a result that gave the model the schema of the tool that was called.
+const SCHEMA_RETURNED: &str = "schema_returned";
 
 /// A conversation, or the beginning of one.
 #[derive(Debug, Clone, Default)]
@@ -30,12 +33,15 @@ pub struct History {
     limit_reached: Option<TurnEndRecord>,
     /// SHA-256 of each file as a patch last left it, by its resolved path.
     written: BTreeMap<String, String>,
+    /// The deferred tools whose schemas the model was given.
+    fetched: BTreeSet<String>,
 }
 
 #[derive(Debug, Clone)]
 pub enum Entry {
     User(UserRecord),
     Round(Round),
+    Notice(NoticeRecord),
 }
 
 /// An assistant record and what became of its calls.
@@ -138,10 +144,12 @@ impl History {
                 }
                 operation.result = Some(result.clone());
                 self.note_written(&id, result.status);
+                self.note_fetched(&result.call_id, result.code.as_deref(), &result.fetched);
                 Ok(())
             }
             Record::ToolResult(result) => self.apply_result(result),
             Record::TurnEnd(end) => self.apply_turn_end(end),
+            Record::Notice(notice) => self.apply_notice(notice),
             Record::Unknown => Ok(()),
         }
     }
@@ -206,10 +214,10 @@ impl History {
 
     /// Where the last record that counts stands; what follows may not lie before it.
     fn last_turn_and_round(&self) -> (u64, u64) {
-        match self.entries.last() {
+        match self.last_entry() {
             Some(Entry::Round(round)) => (round.assistant.turn, round.assistant.round),
             Some(Entry::User(user)) => (user.turn, 0),
-            None => (0, 0),
+            Some(Entry::Notice(_)) | None => (0, 0),
         }
     }
 
@@ -221,6 +229,7 @@ impl History {
         }
         progress.result = Some(result.clone());
         self.note_written(&id, result.status);
+        self.note_fetched(&result.call_id, result.code.as_deref(), &result.fetched);
         Ok(())
     }
 
@@ -237,12 +246,20 @@ impl History {
         Ok(())
     }
 
+    fn apply_notice(&mut self, notice: &NoticeRecord) -> Result<(), String> {
+        if let Some((call, _)) = self.open_calls().next() {
+            return Err(format!("a `notice` while {} is not answered", call.id));
+        }
+        self.entries.push(Entry::Notice(notice.clone()));
+        Ok(())
+    }
+
     fn progress_mut(&mut self, call_id: &str, record: &str) -> Result<&mut CallProgress, String> {
         let missing = || format!("a `{record}` for {call_id}, and no call before it has that id");
         let &(round, index) = self.calls.get(call_id).ok_or_else(missing)?;
         match &mut self.entries[round] {
             Entry::Round(round) => Ok(&mut round.calls[index]),
-            Entry::User(_) => Err(missing()),
+            Entry::User(_) | Entry::Notice(_) => Err(missing()),
         }
     }
 
@@ -271,6 +288,15 @@ impl History {
         }
     }
 
+    /// Remembers which schemas a result gave the model: those it names, or that of the call's own tool.
+    fn note_fetched(&mut self, call_id: &str, code: Option<&str>, fetched: &[String]) {
+        self.fetched.extend(fetched.iter().cloned());
+        if code == Some(SCHEMA_RETURNED) {
+            let name = self.call(call_id).map(|(call, _)| tool_name(call).into_owned());
+            self.fetched.extend(name);
+        }
+    }
+
     pub fn session(&self) -> Option<&SessionRecord> {
         self.session.as_ref()
     }
@@ -288,22 +314,34 @@ impl History {
     pub fn user(&self) -> Option<&UserRecord> {
         self.entries.iter().rev().find_map(|entry| match entry {
             Entry::User(user) => Some(user),
-            Entry::Round(_) => None,
+            Entry::Round(_) | Entry::Notice(_) => None,
         })
     }
 
     pub fn rounds(&self) -> impl DoubleEndedIterator<Item = &Round> {
         self.entries.iter().filter_map(|entry| match entry {
             Entry::Round(round) => Some(round),
-            Entry::User(_) => None,
+            Entry::User(_) | Entry::Notice(_) => None,
         })
+    }
+
+    pub fn notices(&self) -> impl Iterator<Item = &NoticeRecord> {
+        self.entries.iter().filter_map(|entry| match entry {
+            Entry::Notice(notice) => Some(notice),
+            Entry::User(_) | Entry::Round(_) => None,
+        })
+    }
+
+    /// The last entry that is no notice.
+    fn last_entry(&self) -> Option<&Entry> {
+        self.entries.iter().rev().find(|entry| !matches!(entry, Entry::Notice(_)))
     }
 
     /// The latest round of the latest turn.
     pub fn last_round(&self) -> Option<&Round> {
-        match self.entries.last() {
+        match self.last_entry() {
             Some(Entry::Round(round)) => Some(round),
-            Some(Entry::User(_)) | None => None,
+            Some(Entry::User(_) | Entry::Notice(_)) | None => None,
         }
     }
 
@@ -316,7 +354,7 @@ impl History {
         let &(round, index) = self.calls.get(call_id)?;
         match &self.entries[round] {
             Entry::Round(round) => Some((&round.assistant.tool_calls[index], &round.calls[index])),
-            Entry::User(_) => None,
+            Entry::User(_) | Entry::Notice(_) => None,
         }
     }
 
@@ -349,6 +387,10 @@ impl History {
 
     pub fn written(&self) -> &BTreeMap<String, String> {
         &self.written
+    }
+
+    pub fn fetched(&self) -> &BTreeSet<String> {
+        &self.fetched
     }
 
     fn turn_rounds(&self) -> impl Iterator<Item = &Round> {

@@ -97,8 +97,8 @@ impl PendingFile {
             Ok(bytes) => bytes,
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
             Err(error) => {
-                // What cannot be read today says nothing about what it holds.
-                let status = if error.kind() == ErrorKind::FileTooLarge { Status::Corrupt } else { Status::Error };
+                // What the system cannot read today says nothing about what it holds; a folder or a flood of bytes does.
+                let status = if error.raw_os_error().is_none() { Status::Corrupt } else { Status::Error };
                 return Err(folder.unopened(FILE_NAME, &error, |what| Failure::new(status, what)).into());
             }
         };

@@ -7,6 +7,7 @@ use crate::config::trust::Trust;
 use crate::exit::Status;
 use crate::failure::Failure;
 use crate::permission::{Rule, RulesFile};
+use crate::report::event::TurnResult;
 use crate::session::folder::SessionFolder;
 use crate::session::history::History;
 use crate::session::pending::PendingFile;
@@ -68,7 +69,8 @@ pub fn carry_out(
         equipment.rules = invocation.rules(Some(folder), Some(number), &recorded_deny, &trust)?;
     }
     let turn = equipment.into_turn(invocation, folder, opened.log);
-    Ok(conclude(invocation, folder, &run(turn, Some(pending))))
+    let result = run(turn, Some(pending), |result| conclude(invocation, folder, result));
+    Ok(Status::of_result(&result))
 }
 
 /// Where the rules of a grant are stored.
@@ -89,10 +91,12 @@ pub fn rules_file<'a>(invocation: &'a Invocation, folder: &'a SessionFolder, sco
 /// Goes on with a turn in which nothing is pending: repairs, then asks the model again.
 pub fn go_on(invocation: &Invocation, opened: Continued<'_>, equipment: Equipment) -> Status {
     let mut turn: Turn<'_> = equipment.into_turn(invocation, opened.folder, opened.log);
-    match turn.repair(|_: &OperationId| false) {
-        Ok(()) => conclude(invocation, opened.folder, &run(turn, None)),
-        Err(error) => Status::of_result(&finish(turn, Err(error))),
-    }
+    let last = |result: &TurnResult| conclude(invocation, opened.folder, result);
+    let result = match turn.repair(|_: &OperationId| false) {
+        Ok(()) => run(turn, None, last),
+        Err(error) => finish(turn, Err(error), last),
+    };
+    Status::of_result(&result)
 }
 
 /// Tells of a turn that stays suspended.

@@ -81,7 +81,8 @@ pub fn tell(invocation: &Invocation, prompt: &str, options: &TurnOptions) -> any
             turn
         }
     };
-    Ok(conclude(invocation, folder, &run(turn, None)))
+    let result = run(turn, None, |result| conclude(invocation, folder, result));
+    Ok(Status::of_result(&result))
 }
 
 fn session_record() -> Record {

@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
+use crate::exit::Status;
 use crate::failure::Failure;
 use crate::permission::Rule;
 use crate::session::folder::{FILE_MODE, SessionFolder};
@@ -102,7 +103,11 @@ impl PendingFile {
         let bytes = match folder.root.read(Path::new(FILE_NAME), FILE_BYTES_MAX) {
             Ok(bytes) => bytes,
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
-            Err(error) => return Err(folder.unopened(FILE_NAME, &error, Failure::corrupt).into()),
+            Err(error) => {
+                // What the system cannot read today says nothing about what it holds; a folder or a flood of bytes does.
+                let status = if error.raw_os_error().is_none() { Status::Corrupt } else { Status::Error };
+                return Err(folder.unopened(FILE_NAME, &error, |what| Failure::new(status, what)).into());
+            }
         };
         let corrupt = |what: String| {
             Failure::corrupt(format!("{shown}: {what}"))

@@ -42,7 +42,7 @@ Examples:
   git diff | attini tell --stdin 'review this change'
   attini approve call_2 --grant session
   attini deny call_2 --reason 'use the fixture instead'
-  attini --output json status | jq .exit_code"
+  attini --output json status | jq -r .state"
 )]
 pub struct Cli {
     #[command(flatten)]
@@ -256,6 +256,10 @@ pub struct DenyArguments {
     /// What the model is told
     #[arg(long, value_name = "TEXT")]
     pub reason: Option<String>,
+
+    /// Refuse (17) unless pending.json has this digest
+    #[arg(long, value_name = "DIGEST")]
+    pub if_digest: Option<String>,
 
     #[command(flatten)]
     pub turn: TurnOptions,

@@ -295,7 +295,7 @@ mod tests {
             "approve --grant forever",
             "status --allow write:src",
             "deny --grant turn",
-            "check --repair",
+            "check --mend",
             "answer yes",
             "tools --schema read call read {}",
             "tools call read",

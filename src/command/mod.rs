@@ -95,7 +95,7 @@ fn dispatch(
         Command::Status => status::run(&invocation),
         Command::Diff(arguments) => diff::run(&invocation, arguments),
         Command::Tools(arguments) => tools::run(&invocation, arguments),
-        Command::Check => check::run(&invocation),
+        Command::Check(arguments) => check::run(&invocation, arguments),
         Command::Trust(arguments) => trust::run(&invocation, arguments),
         Command::Demo | Command::Completions(_) => Ok(Status::Completed),
     };

@@ -105,7 +105,7 @@ fn recovered(recovery: Recovery) -> (ResultStatus, &'static str, String) {
 
 /// What became of a patch that was started; the temporary files that it left are removed. Where its files cannot be
 /// looked at, each is told so.
-fn recovery_of(files: &[PlannedFile], workspace: &Workspace) -> Recovery {
+pub fn recovery_of(files: &[PlannedFile], workspace: &Workspace) -> Recovery {
     // What cannot be removed is in nobody's way, and the result tells of the files that count.
     let _ = clean_temporary_files(files, workspace);
     recover(files, workspace)
@@ -142,18 +142,7 @@ impl Turn<'_> {
             |call_id| is_numbered(pending, call_id),
             |files| recovery_of(files, self.workspace),
         );
-        // In place of the repair, so that the results stand in call order, and one alone for each call, whatever the
-        // file says of it.
-        for settlement in &mut settlements {
-            let started = self.history().operation(&settlement.id).is_some_and(|one| one.start.is_some());
-            let denied = |call: &&PendingCall| {
-                call.operation_id() == settlement.id && matches!(call.decision, Some(Decision::Deny | Decision::Stale))
-            };
-            if let Some(call) = pending.calls.iter().find(denied).filter(|_| !started) {
-                let answer: Answer = settled::refusal(call);
-                *settlement = Settlement::of_answer(call.operation_id(), &call.name, answer);
-            }
-        }
+        heed_denials(&mut settlements, pending, self.history());
         self.commit_repairs(settlements)?;
         self.append_turn_end(TurnStatus::Dropped, None)?;
         self.log.barrier()?;
@@ -177,7 +166,22 @@ impl Turn<'_> {
     }
 }
 
+/// Puts a recorded denial in the place of a repair, so that the results stand in call order, and one alone for each
+/// call, whatever the file says of it. What was started was not denied.
+pub fn heed_denials(settlements: &mut [Settlement], pending: &PendingFile, history: &History) {
+    for settlement in settlements {
+        let started = history.operation(&settlement.id).is_some_and(|one| one.start.is_some());
+        let denied = |call: &&PendingCall| {
+            call.operation_id() == settlement.id && matches!(call.decision, Some(Decision::Deny | Decision::Stale))
+        };
+        if let Some(call) = pending.calls.iter().find(denied).filter(|_| !started) {
+            let answer: Answer = settled::refusal(call);
+            *settlement = Settlement::of_answer(call.operation_id(), &call.name, answer);
+        }
+    }
+}
+
 /// Whether the file lists operations of that call one by one.
-fn is_numbered(pending: &PendingFile, call_id: &str) -> bool {
+pub fn is_numbered(pending: &PendingFile, call_id: &str) -> bool {
     pending.calls.iter().any(|call| call.id == call_id && call.operation.is_some())
 }

@@ -1,0 +1,58 @@
+//! A recorded answer, read as if a service sent it just now: for whoever tries the readers without a network.
+
+use super::http::Answer;
+use super::trouble::Service;
+use super::{Progress, ProviderError, Reply, anthropic, openai, reading};
+
+/// The wire formats that come over the network.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Format {
+    OpenAi,
+    Anthropic,
+}
+
+/// The reply of a recorded answer, or why there is none, and the text and the reasoning that were told on the way.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Reading {
+    pub reply: Result<Reply, ProviderError>,
+    pub text: String,
+    pub reasoning: String,
+}
+
+/// Reads an answer that comes in these pieces.
+pub fn read(format: Format, content_type: &str, pieces: impl IntoIterator<Item = Vec<u8>>) -> Reading {
+    let service = Service { provider: "recorded", key_variable: None };
+    let mut answer = Answer::recorded(service.provider, content_type, pieces);
+    let (mut text, mut reasoning) = (String::new(), String::new());
+    let mut observe = |progress: Progress<'_>| match progress {
+        Progress::Text(delta) => text.push_str(delta),
+        Progress::Reasoning(delta) => reasoning.push_str(delta),
+        Progress::Retrying { .. } => {}
+    };
+    let read = match format {
+        Format::OpenAi => reading::read(service, &mut answer, openai::assembly(service), &mut observe),
+        Format::Anthropic => reading::read(service, &mut answer, anthropic::assembly(service), &mut observe),
+    };
+    Reading { reply: read.map_err(|trouble| trouble.error), text, reasoning }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_recorded_stream_is_a_reply_in_its_own_format_and_in_any_pieces() {
+        for (folder, format) in [("openai", Format::OpenAi), ("anthropic", Format::Anthropic)] {
+            let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures/wire").join(folder);
+            for entry in fs_err::read_dir(folder).unwrap() {
+                let bytes = fs_err::read(entry.unwrap().path()).unwrap();
+                let whole = read(format, "text/event-stream", [bytes.clone()]);
+                let reply = whole.reply.clone().unwrap();
+                assert_eq!((&reply.text, &reply.reasoning), (&whole.text, &whole.reasoning));
+                for size in [1, 5, 1000] {
+                    assert_eq!(read(format, "", bytes.chunks(size).map(<[u8]>::to_vec)), whole);
+                }
+            }
+        }
+    }
+}

@@ -516,6 +516,12 @@ fn lines_that_cannot_be_read() {
             Mended(vec![(8, not)], vec![("call_1", "ok"), ("call_2", "ok")]),
         ),
         row(
+            "nothing but blank lines",
+            Files { lines: vec![b"\n".to_vec(); 2], ..base() },
+            [(1, "blank")],
+            Refused(vec![(1, "there is no record in it")]),
+        ),
+        row(
             "a session record that cannot be read",
             base().instead(1, zeros),
             [(1, not)],

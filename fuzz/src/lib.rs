@@ -2,7 +2,7 @@
 //!
 //! A target does more than wait for a panic; each says in its own first lines which property it tries.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use attini::session::check::{Findings, check_session};
 use attini::session::folder::SessionFolder;
@@ -11,7 +11,8 @@ use attini::session::repair::{Repair, repair_session};
 use attini::workspace::Workspace;
 use attini::workspace::root::Root;
 
-/// A workspace and a session folder in it, in memory where the system has such a place: each try syncs many files.
+/// A workspace and a session folder in it. Each try syncs many files, so `TMPDIR` had better be in memory. It stays when
+/// the process ends.
 pub struct Place {
     folder: tempfile::TempDir,
     pub workspace: Workspace,
@@ -20,9 +21,7 @@ pub struct Place {
 
 impl Place {
     pub fn new() -> Self {
-        let memory = Path::new("/dev/shm");
-        let base = if memory.is_dir() { memory.to_owned() } else { std::env::temp_dir() };
-        let folder = tempfile::Builder::new().prefix("attini-fuzz-").tempdir_in(base).expect("a folder can be made");
+        let folder = tempfile::Builder::new().prefix("attini-fuzz-").tempdir().expect("a folder can be made");
         let session_path = folder.path().join("session");
         std::fs::create_dir(&session_path).expect("a folder can be made");
         let workspace = Workspace::discover(Some(folder.path()), folder.path()).expect("it is a workspace");

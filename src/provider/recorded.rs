@@ -55,4 +55,15 @@ mod tests {
             }
         }
     }
+
+    #[test]
+    fn what_is_no_reply_is_quoted_the_same_in_any_pieces() {
+        let bytes = b"the model sleeps\nfrom noon to two\n".to_vec();
+        let whole = read(Format::OpenAi, "text/plain", [bytes.clone()]);
+        let message = whole.reply.clone().unwrap_err().message;
+        assert!(message.contains("sleeps") && message.contains("to two"), "{message}");
+        for size in [1, 4, 20] {
+            assert_eq!(read(Format::OpenAi, "text/plain", bytes.chunks(size).map(<[u8]>::to_vec)), whole);
+        }
+    }
 }

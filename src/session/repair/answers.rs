@@ -61,8 +61,8 @@ fn items(history: &History, screening: &Screening, pending: &Pending, workspace:
     let numbered = |call_id: &str| [waiting, dropped].into_iter().flatten().any(|file| is_numbered(file, call_id));
     let recover = |files: &[_]| recovery_of(files, workspace);
     let mut settlements = repair_orphaned_tool_calls(history, |id| !is_answered(id), numbered, recover);
-    if let Some(dropped) = dropped {
-        heed_denials(&mut settlements, dropped, history);
+    if let Some(file) = waiting.or(dropped) {
+        heed_denials(&mut settlements, file, history);
     }
     for settlement in &mut settlements {
         let says_not_run = matches!(settlement.status, ResultStatus::Cancelled | ResultStatus::Denied);

@@ -62,6 +62,9 @@ impl Screening {
             }
         }
         screening.give_up_early();
+        if draft.history().session().is_none() {
+            screening.refuse(1, "there is no record in it".to_owned());
+        }
         Ok(screening)
     }
 

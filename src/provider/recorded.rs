@@ -27,7 +27,11 @@ pub fn read(format: Format, content_type: &str, pieces: impl IntoIterator<Item =
     let mut observe = |progress: Progress<'_>| match progress {
         Progress::Text(delta) => text.push_str(delta),
         Progress::Reasoning(delta) => reasoning.push_str(delta),
-        Progress::Retrying { .. } => {}
+        // It voids what was told so far.
+        Progress::Retrying { .. } => {
+            text.clear();
+            reasoning.clear();
+        }
     };
     let read = match format {
         Format::OpenAi => reading::read(service, &mut answer, openai::assembly(service), &mut observe),

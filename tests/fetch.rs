@@ -1,58 +1,10 @@
 //! Pages in a turn: whose word it takes to fetch one, what the model gets, and what is kept.
 
-use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Instant;
 
 use serde_json::json;
 
-use crate::support::{Case, reply};
-
-/// A server of one page and one redirect; it ends with the test's process.
-struct Pages {
-    address: SocketAddr,
-    requests: Arc<AtomicUsize>,
-}
-
-impl Pages {
-    fn start() -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let address = listener.local_addr().unwrap();
-        let requests = Arc::new(AtomicUsize::new(0));
-        let count = Arc::clone(&requests);
-        std::thread::spawn(move || {
-            for stream in listener.incoming().flatten() {
-                count.fetch_add(1, Ordering::SeqCst);
-                serve(stream);
-            }
-        });
-        Self { address, requests }
-    }
-
-    fn url(&self, path: &str) -> String {
-        format!("http://{}{path}", self.address)
-    }
-
-    fn requests(&self) -> usize {
-        self.requests.load(Ordering::SeqCst)
-    }
-}
-
-fn serve(mut stream: TcpStream) {
-    let mut head = Vec::new();
-    let mut byte = [0];
-    while !head.ends_with(b"\r\n\r\n") && stream.read(&mut byte).is_ok_and(|count| count == 1) {
-        head.push(byte[0]);
-    }
-    let answer = if head.starts_with(b"GET /away ") {
-        "HTTP/1.1 302 Found\r\nLocation: http://elsewhere.test/secret\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
-    } else {
-        "HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nContent-Length: 41\r\nConnection: close\r\n\r\n\
-         <title>Page</title><p>It says <b>this</b>"
-    };
-    stream.write_all(answer.as_bytes()).unwrap();
-}
+use crate::support::{Case, Pages, SLOW, reply};
 
 #[test]
 fn a_host_without_a_rule_asks_and_its_page_is_kept() {
@@ -88,4 +40,26 @@ fn a_redirect_to_a_host_that_would_ask_is_not_followed() {
     let told = case.server().last_request().result("call_1");
     assert!(told.contains("http://elsewhere.test/secret") && told.contains(r#""host":"elsewhere.test""#), "{told}");
     assert_eq!(pages.requests(), 1);
+}
+
+/// Six waits under a limit of three cost two of them, and the results come in the order of the calls.
+#[test]
+fn pages_of_one_reply_are_fetched_together_as_many_as_the_limit_says() {
+    let pages = Pages::start();
+    let calls = (1..=6)
+        .fold(reply(), |reply, number| reply.call("fetch", json!({"url": pages.url(&format!("/slow/{number}"))})));
+    let case = Case::new()
+        .config("[dispatch]\nconcurrency = 3\n")
+        .rules([json!({"type": "fetch", "allow": true, "host": "127.0.0.1"})])
+        .script([calls, reply().text("done")]);
+    let begun = Instant::now();
+    case.run(["tell", "go"]).exit(0);
+    let wall = begun.elapsed();
+    println!("six reads of {} ms under a limit of 3: {} ms", SLOW.as_millis(), wall.as_millis());
+    // One after the other they would take six; what is left is for a loaded machine.
+    assert!(wall >= 2 * SLOW && wall < 4 * SLOW, "{wall:?}");
+    assert_eq!(pages.most_at_once(), 3);
+    let results = case.records().into_iter().filter(|record| record["type"] == "tool_result");
+    let order: Vec<_> = results.map(|record| record["call_id"].clone()).collect();
+    assert_eq!(order, ["call_1", "call_2", "call_3", "call_4", "call_5", "call_6"]);
 }

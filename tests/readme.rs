@@ -407,5 +407,5 @@ fn it_can_be_read_in_one_sitting() {
     let readme = readme();
     let in_prose = |line: &&str| !line.starts_with('|');
     assert!(readme.lines().filter(in_prose).all(|line| line.chars().count() <= 120), "a line is too long");
-    assert!(readme.lines().count() <= 400, "it has grown too long");
+    assert!(readme.lines().count() <= 460, "it has grown too long");
 }

@@ -12,6 +12,10 @@ use crate::tool::Refusal;
 /// How much of unreadable arguments an error quotes.
 const EXCERPT_CHARACTERS_MAX: usize = 200;
 
+/// How deep arguments may be nested. The files that hold them nest them deeper still, and readers of JSON, our own
+/// included, stop at 128.
+const DEPTH_MAX: usize = 64;
+
 /// Reads what the model sent: empty text is an empty object, an object sent as a JSON string is decoded once.
 pub fn parse(text: &str) -> Result<Map<String, Value>, Refusal> {
     if text.trim().is_empty() {
@@ -34,6 +38,23 @@ pub fn parse_value(text: &str) -> Result<Value, String> {
     let value = Strict.deserialize(&mut deserializer).map_err(|error| error.to_string())?;
     deserializer.end().map_err(|error| error.to_string())?;
     Ok(value)
+}
+
+/// Refuses arguments that are nested too deep, once all that came as JSON text in them is decoded.
+pub fn ensure_shallow(arguments: &Value) -> Result<(), Refusal> {
+    if is_at_most(arguments, DEPTH_MAX) {
+        return Ok(());
+    }
+    Err(Refusal::new("invalid_arguments", format!("The arguments are nested deeper than {DEPTH_MAX}.")))
+}
+
+/// Whether a value is nested no deeper than that; the reader's own limit bounds the recursion.
+fn is_at_most(value: &Value, depth: usize) -> bool {
+    match value {
+        Value::Array(values) => depth > 0 && values.iter().all(|value| is_at_most(value, depth - 1)),
+        Value::Object(entries) => depth > 0 && entries.values().all(|value| is_at_most(value, depth - 1)),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => true,
+    }
 }
 
 fn unreadable(what: &str, text: &str) -> Refusal {
@@ -142,6 +163,20 @@ mod tests {
             (r#""{\"a\":1}""#, r#"{"a":1}"#),
         ] {
             assert_eq!(read(text).as_deref(), Ok(expected), "{text}");
+        }
+    }
+
+    #[test]
+    fn depth_is_bounded() {
+        for (brackets, inside) in [(("{\"a\":", "}"), "1"), (("[", "]"), "")] {
+            let nested = |depth: usize| format!("{}{inside}{}", brackets.0.repeat(depth), brackets.1.repeat(depth));
+            let ensured = |depth: usize| ensure_shallow(&parse_value(&nested(depth)).unwrap());
+            assert!(ensured(DEPTH_MAX).is_ok());
+            for depth in [DEPTH_MAX + 1, 127] {
+                assert_eq!(ensured(depth).unwrap_err().message, "The arguments are nested deeper than 64.");
+            }
+            // The reader itself stops here.
+            assert!(parse_value(&nested(5000)).unwrap_err().contains("recursion limit"));
         }
     }
 

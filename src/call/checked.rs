@@ -6,6 +6,7 @@ use serde_json::Value;
 use super::fanned::{self, Shape};
 use super::validation::Schema;
 use super::{arguments, coercion};
+use crate::config::nearest::named;
 use crate::session::record::{OperationId, ToolCall};
 use crate::tool::Refusal;
 use crate::tool::registry::{RegisteredTool, Registry, nearest};
@@ -34,16 +35,16 @@ pub fn check<'r>(call: &ToolCall, registry: &'r Registry, truncated: bool) -> Ve
         Err(refusal) => return vec![(whole, Err(refusal))],
     };
     let operations = match shape {
-        Shape::Bare(arguments) => vec![arguments],
+        Shape::Bare(only) => vec![only],
         Shape::Envelope(operations) => operations,
     };
     let several = operations.len() > 1;
     let numbered = (1..).zip(operations);
     numbered
-        .map(|(number, arguments)| {
+        .map(|(number, given)| {
             let operation = several.then_some(number);
             let id = OperationId { call_id: call.id.clone(), operation };
-            (id.clone(), fit(id, tool, arguments))
+            (id.clone(), fit(id, tool, given))
         })
         .collect()
 }
@@ -69,11 +70,11 @@ fn shape<'r>(call: &ToolCall, registry: &'r Registry, truncated: bool) -> Result
 }
 
 /// Coerces, fills in and validates the arguments of one operation.
-fn fit(id: OperationId, tool: &RegisteredTool, arguments: Value) -> Result<CheckedCall<'_>, Refusal> {
-    let mut arguments = arguments;
-    coercion::apply(&mut arguments, tool.tool.parameters());
-    schema(tool)?.ensure_fits(tool.name(), &arguments)?;
-    Ok(CheckedCall { id, tool, arguments })
+fn fit(id: OperationId, tool: &RegisteredTool, mut given: Value) -> Result<CheckedCall<'_>, Refusal> {
+    coercion::apply(&mut given, tool.tool.parameters());
+    arguments::ensure_shallow(&given)?;
+    schema(tool)?.ensure_fits(tool.name(), &given)?;
+    Ok(CheckedCall { id, tool, arguments: given })
 }
 
 fn schema(tool: &RegisteredTool) -> Result<&Schema, Refusal> {
@@ -94,7 +95,7 @@ fn unknown(name: &str, registry: &Registry) -> Refusal {
         let all: Vec<&str> = registry.offered().map(RegisteredTool::name).collect();
         format!("the tools are {}", all.join(", "))
     } else {
-        format!("the nearest names are {}", near.join(", "))
+        named("the nearest name", &near)
     };
     Refusal::new("unknown_tool", message).detail(detail)
 }

@@ -8,7 +8,7 @@ use crate::permission::{Question, Rules, Verdict, judge};
 use crate::session::record::{
     DecidedBy, Decision, DecisionRecord, Granted, OperationId, PlannedFile, ResultStatus, Scope,
 };
-use crate::tool::Assessment;
+use crate::tool::{Assessment, Refusal};
 
 /// The right to run one operation once, as it was judged. Only the deciding stages make one: this one, and
 /// [`super::settled`] from a person's answer.
@@ -63,6 +63,8 @@ pub enum Decided {
     Denied(Answer),
     /// A person has to say, for this reason.
     Ask(String),
+    /// A person would have to say, but it would fail whatever they said.
+    Moot(Refusal),
 }
 
 /// Judges a call by the rules and by what config says of its tool.
@@ -76,7 +78,10 @@ pub fn decide(call: &CheckedCall<'_>, assessment: &Assessment, rules: &Rules) ->
                 (!never_asks).then_some(Grounds { decision: Decision::Allow, by, reason: None, granted: None });
             Decided::Allowed(Permit::new(grounds, assessment.files.clone()))
         }
-        Verdict::Ask { why } => Decided::Ask(why),
+        Verdict::Ask { why } => match &assessment.moot {
+            Some(refusal) => Decided::Moot(refusal.clone()),
+            None => Decided::Ask(why),
+        },
         Verdict::Deny { decided_by, message } => Decided::Denied(denied_by_rule(decided_by, message)),
     }
 }

@@ -256,7 +256,7 @@ fn execute_one(ready: &Ready<'_>, ground: &Ground<'_>) -> Executed {
 fn cancelled() -> Outcome {
     Outcome {
         status: ResultStatus::Cancelled,
-        ..Outcome::error("interrupted", "Not run: the invocation was interrupted before it began.")
+        ..Outcome::error("cancelled", "Not run: the invocation was interrupted before it began.")
     }
 }
 

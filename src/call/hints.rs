@@ -9,7 +9,7 @@ const ADVICE: [(&str, &str); 37] = [
     ("exit_nonzero", "read what it put out, mend the cause, then run it again"),
     ("interrupted", "look at what it left behind before you repeat it"),
     ("invalid_arguments", "mend the arguments and call again"),
-    ("invalid_pattern", "mend the pattern, or set `literal`"),
+    ("invalid_pattern", "mend the pattern and call again"),
     ("invalid_schema", "do without this tool; its own description is at fault"),
     ("io_error", "look at the path with `list`; repeat it only if the cause is gone"),
     ("is_a_folder", "name a file"),
@@ -31,7 +31,7 @@ const ADVICE: [(&str, &str); 37] = [
     ("truncated_reply", "send a shorter reply, with fewer or smaller calls"),
     ("unknown_outcome", "look at what it left behind before you repeat it"),
     ("unknown_tool", "call one of the tools that exist"),
-    ("would_ask", "do not repeat the call; take another way, or say what you would need it for"),
+    ("would_ask", "nobody can be asked now; go on without what asks, or say what you would need it for"),
     ("http_status", "check the address, or take another source"),
     ("redirect_refused", "ask for the address it leads to, or take another source"),
     ("fetch_failed", "check the address; try again later if the cause may pass"),
@@ -94,8 +94,8 @@ mod tests {
     fn what_the_call_adds_stands_behind_the_advice() {
         assert_eq!(next_line("timeout", None).as_deref(), Some("next: run something narrower"));
         assert_eq!(
-            next_line("unknown_tool", Some("the nearest names are read")).as_deref(),
-            Some("next: call one of the tools that exist; the nearest names are read")
+            next_line("unknown_tool", Some("the nearest name is read")).as_deref(),
+            Some("next: call one of the tools that exist; the nearest name is read")
         );
         assert_eq!(next_line("new", Some("x")).as_deref(), Some("next: x"));
         assert_eq!(next_line("new", None), None);

@@ -260,16 +260,21 @@ impl<'a> Planner<'a, '_> {
             return Next::Answered(limit(self.situation.limit));
         }
         let assessed = call.tool.tool.assess(&call.arguments, self.situation.world, &self.overlay);
-        let assessment = match (assessed, settled) {
-            (Ok(assessment), _) => assessment,
+        let shown_before = matches!(settled, Settled::Approved(_) | Settled::Undecided);
+        let assessed = assessed.and_then(|assessment| match assessment.moot {
+            Some(refusal) if shown_before => Err(refusal),
+            moot => Ok(Assessment { moot, ..assessment }),
+        });
+        let assessment = match assessed {
+            Ok(assessment) => assessment,
             // It applied when it was shown, so something changed since.
-            (Err(refusal), Settled::Approved(_) | Settled::Undecided) => {
+            Err(refusal) if shown_before => {
                 return Next::Answered(settled::stale(&format!(
                     "It no longer applies as it was shown; nothing was done. {}",
                     refusal.message
                 )));
             }
-            (Err(refusal), _) => return Next::Answered(refusal.into()),
+            Err(refusal) => return Next::Answered(refusal.into()),
         };
         let after = assessment.after.clone();
         let next = match settled {
@@ -296,7 +301,7 @@ impl<'a> Planner<'a, '_> {
         self.overlay.extend(assessment.after.clone());
         match decide(call, &assessment, self.situation.rules) {
             Decided::Ask(_) => grant::suggest(&question(call, &assessment), self.situation.rules.root()),
-            Decided::Allowed(_) | Decided::Denied(_) => None,
+            Decided::Allowed(_) | Decided::Denied(_) | Decided::Moot(_) => None,
         }
     }
 
@@ -337,6 +342,7 @@ impl<'a> Planner<'a, '_> {
                 TrailingReads::Carry => Next::Carry { call: call.clone(), summary: assessment.summary },
                 TrailingReads::Strand => Next::Strand,
             },
+            Decided::Moot(refusal) => Next::Answered(refusal.into()),
             Decided::Ask(why) => match self.situation.on_ask {
                 OnAsk::Suspend => {
                     self.suspending = true;

@@ -10,6 +10,7 @@ pub mod diff;
 pub mod invocation;
 pub mod opened;
 pub mod resume;
+pub mod rules;
 pub mod status;
 pub mod tell;
 pub mod tools;
@@ -96,6 +97,7 @@ fn dispatch(
         Command::Diff(arguments) => diff::run(&invocation, arguments),
         Command::Tools(arguments) => tools::run(&invocation, arguments),
         Command::Check(arguments) => check::run(&invocation, arguments),
+        Command::Rules(arguments) => rules::run(&invocation, arguments),
         Command::Trust(arguments) => trust::run(&invocation, arguments),
         Command::Demo | Command::Completions(_) => Ok(Status::Completed),
     };

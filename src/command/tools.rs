@@ -176,6 +176,7 @@ fn call(
         Decided::Denied(answer) => {
             return Err(Failure::new(Status::Error, answer.content).code(answer.code).into());
         }
+        Decided::Moot(refusal) => return refused(refusal, Status::Error),
         Decided::Ask(why) => {
             let rules = grant::suggest(&question(&checked, &assessment), invocation.workspace.root.path());
             return Err(needs_approval(name, &why, rules.as_deref()).into());

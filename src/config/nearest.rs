@@ -34,6 +34,15 @@ pub fn suggestion(word: &str, known: &[&str], what: &str) -> String {
     }
 }
 
+/// `WHAT is X`, or `WHATs are X, Y`: names found near a wrong one, for the model.
+pub fn named(what: &str, names: &[impl AsRef<str>]) -> String {
+    let names: Vec<&str> = names.iter().map(AsRef::as_ref).collect();
+    match names.as_slice() {
+        [only] => format!("{what} is {only}"),
+        several => format!("{what}s are {}", several.join(", ")),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -50,7 +50,7 @@ pub(super) fn call_end(server: &str, tool: &str, timeout_s: u64, called: Called,
         Called::NotStarted(why) => {
             let content = format!("The tool was not called: the MCP server {server} {why}");
             return CallEnd::Settled(if work.interrupt.is_raised() {
-                Outcome { status: ResultStatus::Cancelled, ..Outcome::error("interrupted", content) }
+                Outcome { status: ResultStatus::Cancelled, ..Outcome::error("cancelled", content) }
             } else {
                 Outcome::error("server_failed", content)
             });

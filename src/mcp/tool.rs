@@ -84,6 +84,7 @@ impl Tool for McpTool {
             preview: Preview::Tool { arguments: arguments.clone() },
             files: Vec::new(),
             after: Overlay::new(),
+            moot: None,
         })
     }
 

@@ -135,25 +135,28 @@ impl<'a> RulesFile<'a> {
         Err(failure.code("untrusted").into())
     }
 
-    /// Takes away every line that holds one of these rules.
-    pub fn remove(self, rules: &[Rule], trust: &mut Trust) -> Result<()> {
+    /// Takes away every line that holds one of these rules; returns how many lines these were.
+    pub fn remove(self, rules: &[Rule], trust: &mut Trust) -> Result<usize> {
         self.remove_where(trust, |rule| rules.contains(rule))
     }
 
     /// Takes away the rules that counted in that turn alone, at its end, and those that a kill left of turns before it.
     pub fn remove_turns(self, through_turn: u64, trust: &mut Trust) -> Result<()> {
-        self.remove_where(trust, |rule| rule.turn().is_some_and(|turn| turn <= through_turn))
+        self.remove_where(trust, |rule| rule.turn().is_some_and(|turn| turn <= through_turn)).map(|_| ())
     }
 
-    fn remove_where(self, trust: &mut Trust, goes: impl Fn(&Rule) -> bool) -> Result<()> {
+    fn remove_where(self, trust: &mut Trust, goes: impl Fn(&Rule) -> bool) -> Result<usize> {
         if self.read()?.is_none() {
-            return Ok(());
+            return Ok(0);
         }
+        let mut gone = 0;
         self.edit(trust, |file, text, _| {
             parse(text.as_bytes(), &file.shown(), file.scope())?;
-            let stays = |line: &&str| !Rule::parse(line.trim()).is_ok_and(|rule| goes(&rule));
-            Ok(text.split_inclusive('\n').filter(stays).collect())
-        })
+            let goes = |line: &&str| Rule::parse(line.trim()).is_ok_and(|rule| goes(&rule));
+            gone = text.split_inclusive('\n').filter(goes).count();
+            Ok(text.split_inclusive('\n').filter(|line| !goes(line)).collect())
+        })?;
+        Ok(gone)
     }
 
     fn open(self) -> Result<Opened> {
@@ -214,6 +217,11 @@ impl<'a> RulesFile<'a> {
 
 /// The rules of a file in the order written. `shown` names it in errors, which are `FILE:LINE: ...` (exit code 2).
 pub fn parse(bytes: &[u8], shown: &str, scope: Scope) -> Result<Vec<Rule>> {
+    Ok(parse_lines(bytes, shown, scope)?.into_iter().map(|(_, rule)| rule).collect())
+}
+
+/// The same, each rule with the number of its line, from 1.
+pub fn parse_lines(bytes: &[u8], shown: &str, scope: Scope) -> Result<Vec<(usize, Rule)>> {
     let mut rules = Vec::new();
     for (index, line) in text_of(bytes, shown)?.lines().enumerate() {
         let line = line.trim();
@@ -223,7 +231,7 @@ pub fn parse(bytes: &[u8], shown: &str, scope: Scope) -> Result<Vec<Rule>> {
         let rule = Rule::parse(line)
             .and_then(|rule| ensure_turn_fits(&rule, scope).map(|()| rule))
             .map_err(|why| Failure::usage(format!("{shown}:{}: {why}", index + 1)))?;
-        rules.push(rule);
+        rules.push((index + 1, rule));
     }
     Ok(rules)
 }

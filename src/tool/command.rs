@@ -116,7 +116,7 @@ impl Tool for Command {
             background: false,
         };
         let accesses = vec![Access::Command(access)];
-        Ok(Assessment { summary, accesses, preview, files: Vec::new(), after: Overlay::new() })
+        Ok(Assessment { summary, accesses, preview, files: Vec::new(), after: Overlay::new(), moot: None })
     }
 
     fn run(&self, work: &Work<'_>) -> Outcome {
@@ -177,7 +177,7 @@ fn open(location: &Location, surroundings: &Surroundings<'_>) -> std::io::Result
 pub fn execute(program: &Program<'_>, work: &Work<'_>) -> Outcome {
     if work.interrupt.is_raised() {
         let content = "not started: attini was interrupted before";
-        return Outcome { status: ResultStatus::Cancelled, ..Outcome::error("interrupted", content) };
+        return Outcome { status: ResultStatus::Cancelled, ..Outcome::error("cancelled", content) };
     }
     let surroundings = work.surroundings;
     let mut output = Output::new(surroundings.session, work.label, surroundings.limits, work.live);

@@ -64,8 +64,11 @@ impl Fake {
             "after" => self.after(number),
             "raise" => {
                 work.interrupt.raise(Cause::Signal(Signal::Interrupt));
-                let status = if self.effect == Effect::Read { ResultStatus::Cancelled } else { ResultStatus::Unknown };
-                Outcome { status, ..Outcome::error("interrupted", "broken off half way") }
+                let (status, code) = match self.effect {
+                    Effect::Read => (ResultStatus::Cancelled, "cancelled"),
+                    Effect::SideEffect => (ResultStatus::Unknown, "interrupted"),
+                };
+                Outcome { status, ..Outcome::error(code, "broken off half way") }
             }
             "raise_ok" => {
                 work.interrupt.raise(Cause::Signal(Signal::Terminate));
@@ -131,6 +134,7 @@ impl Tool for Fake {
             preview: Preview::Tool { arguments: arguments.clone() },
             files: Vec::new(),
             after: Overlay::new(),
+            moot: None,
         })
     }
 

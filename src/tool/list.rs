@@ -95,7 +95,7 @@ impl Tool for List {
         let arguments: Arguments = target::arguments(arguments)?;
         let location = target::location(&arguments.path, world)?;
         filter(&arguments, location)?;
-        target::assess(location, Wanted::Folder, location.shown.clone(), overlay)
+        Ok(target::assess(location, Wanted::Folder, location.shown.clone(), overlay))
     }
 
     fn run(&self, work: &Work<'_>) -> Outcome {

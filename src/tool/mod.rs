@@ -119,6 +119,8 @@ pub struct Assessment {
     pub files: Vec<PlannedFile>,
     /// What a patch leaves behind, for the overlay.
     pub after: Overlay,
+    /// Why it would fail as things stand: a person is not asked about it, the model is told this instead.
+    pub moot: Option<Refusal>,
 }
 
 /// What a person is shown before deciding, whole; it is escaped where it is printed.

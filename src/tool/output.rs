@@ -18,6 +18,9 @@ pub const OUTPUTS_FOLDER: &str = "outputs";
 const FRAME_BYTES: usize = 512;
 /// At most so much of one output is held for the model, however large a result may be.
 const SHOWN_BYTES_MAX: usize = 1024 * 1024;
+/// A cut moves to the border of a line if that costs at most one part in so many of what is shown on that side: half a
+/// number at the cut could be taken for a whole one.
+const LINE_BORDER_COST: usize = 8;
 /// Files of one name that are tried before it is given up to find a free one.
 const FILES_OF_A_NAME_MAX: u32 = 1000;
 
@@ -114,6 +117,8 @@ pub fn shorten<'t>(text: &'t str, bytes_max: usize, whole_at: Option<&str>) -> C
     let is_border = |at: &usize| text.is_char_boundary(*at);
     let head_end = (0..=budget - budget / 2).rev().find(is_border).unwrap_or(0);
     let tail_start = (text.len() - budget / 2..=text.len()).find(is_border).unwrap_or(text.len());
+    let head_end = line_end(text[..head_end].bytes());
+    let tail_start = text.len() - line_start(text[tail_start..].bytes());
     let (head, tail) = (&text[..head_end], &text[tail_start..]);
     let left_out = &text.as_bytes()[head_end..tail_start];
     let line = line(left_out.len() as u64, newlines(left_out), &whereabouts);
@@ -147,6 +152,20 @@ fn join(head: &str, line: &str, tail: &str) -> String {
     let before = if head.is_empty() || head.ends_with('\n') { "" } else { "\n" };
     let after = if tail.is_empty() || tail.starts_with('\n') { "" } else { "\n" };
     format!("{head}{before}{line}{after}{tail}")
+}
+
+/// How much of a beginning is kept: up to its last line end, where that is near.
+fn line_end(head: impl DoubleEndedIterator<Item = u8> + ExactSizeIterator) -> usize {
+    let length = head.len();
+    let behind = head.rev().take(length / LINE_BORDER_COST).position(|byte| byte == b'\n');
+    length - behind.unwrap_or(0)
+}
+
+/// How much of an end is kept: from its first whole line on, where that is near.
+fn line_start(tail: impl DoubleEndedIterator<Item = u8> + ExactSizeIterator) -> usize {
+    let length = tail.len();
+    let mut tail = tail.take(length / LINE_BORDER_COST);
+    length - tail.position(|byte| byte == b'\n').map_or(0, |position| position + 1)
 }
 
 fn newlines(bytes: &[u8]) -> u64 {
@@ -213,10 +232,11 @@ impl Window {
         };
         let head_glyphs = glyphs(&head_source);
         let head_count = fitting(head_glyphs.iter(), self.head_bytes_max);
-        let head = &head_glyphs[..head_count];
+        let head = &head_glyphs[..line_end(head_glyphs[..head_count].iter().map(Glyph::ascii))];
         let tail_glyphs = glyphs(&tail_source);
         let tail_count = fitting(tail_glyphs.iter().rev(), self.tail_bytes_max);
         let tail = &tail_glyphs[tail_glyphs.len() - tail_count..];
+        let tail = &tail[tail.len() - line_start(tail.iter().map(Glyph::ascii))..];
         let source_bytes = |glyphs: &[Glyph]| glyphs.iter().map(|glyph| glyph.source_bytes as u64).sum::<u64>();
         let line_ends = |glyphs: &[Glyph]| glyphs.iter().filter(|glyph| glyph.character == '\n').count() as u64;
         let left_out = LeftOut {
@@ -232,6 +252,13 @@ struct Glyph {
     character: char,
     source_bytes: usize,
     is_replaced: bool,
+}
+
+impl Glyph {
+    /// Its byte, where it is one; 0 for others.
+    fn ascii(&self) -> u8 {
+        u8::try_from(self.character).unwrap_or(0)
+    }
 }
 
 fn glyphs(bytes: &[u8]) -> Vec<Glyph> {

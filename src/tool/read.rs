@@ -105,7 +105,7 @@ impl Tool for Read {
         let arguments: Arguments = target::arguments(arguments)?;
         arguments.range()?;
         let location = target::location(&arguments.path, world)?;
-        target::assess(location, Wanted::File, arguments.summary(location), overlay)
+        Ok(target::assess(location, Wanted::File, arguments.summary(location), overlay))
     }
 
     fn run(&self, work: &Work<'_>) -> Outcome {

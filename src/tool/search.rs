@@ -116,7 +116,7 @@ impl Tool for Search {
         let location = target::location(&arguments.path, world)?;
         filter(&arguments, location)?;
         let summary = format!("{:?} in {}", arguments.pattern, location.shown);
-        target::assess(location, Wanted::FileOrFolder, summary, overlay)
+        Ok(target::assess(location, Wanted::FileOrFolder, summary, overlay))
     }
 
     fn run(&self, work: &Work<'_>) -> Outcome {
@@ -141,7 +141,10 @@ fn matcher(arguments: &Arguments) -> Result<RegexMatcher, Refusal> {
         .dfa_size_limit(REGEX_BYTES_MAX)
         .nest_limit(NEST_MAX)
         .build(&arguments.pattern)
-        .map_err(|error| invalid(format!("the pattern is not valid: {error}")))
+        .map_err(|error| {
+            let refusal = invalid(format!("the pattern is not valid: {error}"));
+            if arguments.literal { refusal } else { refusal.detail("for plain text, set `literal`") }
+        })
 }
 
 fn filter(arguments: &Arguments, location: &Location) -> Result<Filter, Refusal> {

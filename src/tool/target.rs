@@ -3,6 +3,7 @@
 
 use std::io;
 
+use crate::config::nearest;
 use crate::permission::{Access, ReadAccess};
 use crate::session::record::ResultStatus;
 use crate::tool::{Assessment, Outcome, Overlay, Preview, Refusal, Surroundings, Work};
@@ -40,22 +41,16 @@ pub(super) fn location<'w>(written: &str, world: &'w World) -> Result<&'w Locati
     }
 }
 
-/// The read that a call comes to. What is not there, or is of the wrong kind, is refused here only where a person would
-/// be asked for nothing; elsewhere it is left to the run, since a call before this one may still make it.
-pub(super) fn assess(
-    location: &Location,
-    wanted: Wanted,
-    summary: String,
-    overlay: &Overlay,
-) -> Result<Assessment, Refusal> {
+/// The read that a call comes to. What is not there, or is of the wrong kind, is moot where a person would be asked;
+/// elsewhere it is left to the run, since a call before this one may still make it.
+pub(super) fn assess(location: &Location, wanted: Wanted, summary: String, overlay: &Overlay) -> Assessment {
     let outside = location.place == Place::Outside;
-    if outside || location.secret {
-        match overlay.get(&location.absolute) {
-            Some(Some(_)) => {}
-            Some(None) => return Err(not_found(location)),
-            None => ensure_kind(location, wanted)?,
-        }
-    }
+    let moot = match overlay.get(&location.absolute) {
+        _ if !outside && !location.secret => None,
+        Some(Some(_)) => None,
+        Some(None) => Some(not_found(location)),
+        None => ensure_kind(location, wanted).err(),
+    };
     let why = match (outside, location.secret) {
         (true, true) => "it is outside the workspace and named like a file that holds secrets",
         (true, false) => "it is outside the workspace",
@@ -66,13 +61,14 @@ pub(super) fn assess(
         Place::Session => std::path::PathBuf::new(),
         Place::Workspace | Place::Outside => location.absolute.clone(),
     };
-    Ok(Assessment {
+    Assessment {
         summary,
         accesses: vec![Access::Read(ReadAccess { path, place: location.place, secret: location.secret })],
         preview: Preview::Read { path: location.shown.clone(), why: why.to_owned() },
         files: Vec::new(),
         after: Overlay::new(),
-    })
+        moot,
+    }
 }
 
 fn ensure_kind(location: &Location, wanted: Wanted) -> Result<(), Refusal> {
@@ -116,14 +112,11 @@ pub(super) fn open_failure(location: &Location, error: &io::Error, work: &Work<'
         return Refusal::new("io_error", format!("cannot open {}: {error}", location.shown));
     }
     let refusal = not_found(location);
-    let nearest = work.surroundings.workspace.nearest(location, work.surroundings.session);
-    if nearest.is_empty() {
-        return refusal;
-    }
-    refusal.detail(format!("the nearest existing paths are {}", nearest.join(", ")))
+    let near = work.surroundings.workspace.nearest(location, work.surroundings.session);
+    if near.is_empty() { refusal } else { refusal.detail(nearest::named("the nearest existing path", &near)) }
 }
 
 /// The result of a read that a signal or the time limit ended; what it found so far is of no use.
 pub(super) fn interrupted() -> Outcome {
-    Outcome { status: ResultStatus::Cancelled, ..Outcome::ok("interrupted before it was finished") }
+    Outcome { status: ResultStatus::Cancelled, ..Outcome::error("cancelled", "interrupted before it was finished") }
 }

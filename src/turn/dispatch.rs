@@ -511,7 +511,7 @@ fn carried_call(call: CheckedCall<'_>, summary: String) -> PendingCall {
 fn interrupted(id: OperationId, name: &str) -> Settlement {
     let answer = Answer::new(
         ResultStatus::Cancelled,
-        "interrupted",
+        "cancelled",
         "Not run: the invocation was interrupted before its turn came.",
     );
     Settlement::of_answer(id, name, answer)

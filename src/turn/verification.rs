@@ -166,6 +166,9 @@ fn assess<'r>(
     call.tool.tool.look(&call.arguments, surroundings, &mut world);
     // What no longer applies is answered when its turn comes; that is no conflict.
     let Ok(assessment) = call.tool.tool.assess(&call.arguments, &world, overlay) else { return Ok(None) };
+    if assessment.moot.is_some() {
+        return Ok(None);
+    }
     if pending.needs == Needs::Answer && !assessment.accesses.is_empty() {
         return Err(misfit(pending, "it is no question"));
     }

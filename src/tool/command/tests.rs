@@ -258,7 +258,7 @@ fn an_interrupt_keeps_the_output_so_far_and_leaves_the_rest_unknown() {
     assert!(outcome.content.starts_with("interrupted after "), "{}", outcome.content);
     assert!(outcome.content.ends_with("may still run\nready\n"), "{}", outcome.content);
     let outcome = case.shell("touch run");
-    assert_eq!((outcome.status, outcome.code), (ResultStatus::Cancelled, Some("interrupted")));
+    assert_eq!((outcome.status, outcome.code), (ResultStatus::Cancelled, Some("cancelled")));
     assert!(!case.workspace.root.path().join("run").exists());
 }
 

@@ -164,6 +164,7 @@ impl Tool for Fetch {
             preview: Preview::Fetch { url: link.as_str().to_owned() },
             files: Vec::new(),
             after: Overlay::new(),
+            moot: None,
         })
     }
 

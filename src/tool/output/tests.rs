@@ -56,13 +56,15 @@ fn a_long_output_is_kept_whole_and_shown_by_its_ends() {
     let kept = case.keep(&whole.as_bytes().chunks(7).collect::<Vec<_>>());
     assert_eq!(kept.output_file.as_deref(), Some("outputs/call_1.txt"));
     assert_eq!(case.file("outputs/call_1.txt"), whole.as_bytes());
-    let head = &whole[..256];
-    let tail = &whole[whole.len() - 256..];
-    let left_out = &whole[256..whole.len() - 256];
+    // Both cuts move to the border of a line.
+    let head_end = whole[..256].rfind('\n').unwrap() + 1;
+    let tail_start = whole.len() - 256 + whole[whole.len() - 256..].find('\n').unwrap() + 1;
+    let (head, tail) = (&whole[..head_end], &whole[tail_start..]);
+    let left_out = &whole[head_end..tail_start];
     let expected = format!(
-        "{head}\n[... {} bytes, {} lines left out; `read` on session:outputs/call_1.txt has the whole ...]\n{tail}",
+        "{head}[... {} bytes, {} lines left out; `read` on session:outputs/call_1.txt has the whole ...]\n{tail}",
         left_out.len(),
-        left_out.lines().count() - 1,
+        left_out.lines().count(),
     );
     assert_eq!(kept.text, expected);
     assert!(kept.text.len() <= 1024);

@@ -86,6 +86,7 @@ impl Tool for Patch {
             accesses: writes.into_iter().map(Access::Write).collect(),
             files,
             after: overlay_of(&changes),
+            moot: None,
         })
     }
 
@@ -196,12 +197,16 @@ fn why(writes: &[WriteAccess]) -> String {
     writes.iter().filter_map(reason).collect::<Vec<_>>().join("; ")
 }
 
+/// Whether this is the old name of a moved file, whose new name is a change of its own.
+fn is_moved_away(change: &FileChange) -> bool {
+    change.planned.change == Change::Move && change.after.is_none()
+}
+
 /// The changes as one diff. With `withheld`, that is said in place of the content of files that hold secrets.
 fn diff_of(changes: &[FileChange], withheld: Option<&str>) -> String {
     let mut text = String::new();
     for change in changes {
-        let is_source = change.planned.change == Change::Move && change.after.is_none();
-        if is_source {
+        if is_moved_away(change) {
             // The target's part says it.
             continue;
         }

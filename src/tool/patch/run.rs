@@ -96,7 +96,8 @@ fn written(work: &Work<'_>, places: &Places<'_>, present: &Present, changes: &[F
     let writes: Vec<FileWrite> = changes.iter().map(file_write).collect();
     match write::write_all(places, &writes) {
         Ok(()) => {
-            let count = changes.len();
+            // A moved file has two names, and is one file.
+            let count = changes.iter().filter(|change| !super::is_moved_away(change)).count();
             let files = if count == 1 { "file" } else { "files" };
             Outcome::ok(format!("{count} {files} changed\n\n{}", super::diff_of(changes, Some(WITHHELD))))
         }

@@ -1,4 +1,5 @@
 //! Planted faults: where `attini check` finds each, to the line, and what `attini check --repair` makes of it.
+#![allow(clippy::too_many_lines, reason = "a table is as long as it is")]
 
 use std::fs;
 use std::sync::OnceLock;

@@ -61,7 +61,7 @@ fn check_log(folder: &SessionFolder, findings: &mut Findings) -> anyhow::Result<
     let mut call_lines: HashMap<String, u64> = HashMap::new();
     let mut unterminated = None;
     let mut number = 0;
-    while let Some(line) = lines.next().with_context(|| format!("{shown} cannot be read"))? {
+    while let Some(line) = lines.read_next().with_context(|| format!("{shown} cannot be read"))? {
         number = line.number;
         match line.content {
             Content::Record(record) => {

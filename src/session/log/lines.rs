@@ -43,7 +43,7 @@ impl<R: BufRead> Lines<R> {
     }
 
     /// The next line; `None` behind the last one.
-    pub fn next(&mut self) -> io::Result<Option<Line>> {
+    pub fn read_next(&mut self) -> io::Result<Option<Line>> {
         let mut bytes = Vec::new();
         let read = (&mut self.reader).take(self.line_bytes_max).read_until(b'\n', &mut bytes)? as u64;
         if read == 0 {
@@ -79,7 +79,7 @@ mod tests {
     fn read(bytes: &[u8], line_bytes_max: u64) -> Vec<(u64, &'static str, usize)> {
         let mut lines = Lines { reader: bytes, line_bytes_max, number: 0 };
         let mut found = Vec::new();
-        while let Some(line) = lines.next().unwrap() {
+        while let Some(line) = lines.read_next().unwrap() {
             let word = match line.content {
                 Content::Record(_) => "record",
                 Content::Blank => "blank",

@@ -36,13 +36,13 @@ pub(super) fn add(
     let result_bytes = usize::try_from(result_bytes).unwrap_or(usize::MAX);
     let mut budget = Budget { result_bytes, round_bytes: usize::MAX };
     let events = append_all(draft.log_mut(), folder, &mut budget, items)?;
-    let deed = |event| match event {
-        Event::ToolResult { call, status, .. } => Some(Deed {
+    let deed = |event| {
+        let Event::ToolResult { call, status, .. } = event else { return None };
+        Some(Deed {
             file: folder.display(log::FILE_NAME),
             line: None,
             what: format!("{} had no result, and is answered as {}", call.id, word(status)),
-        }),
-        _ => None,
+        })
     };
     Ok(events.into_iter().filter_map(deed).collect())
 }

@@ -54,7 +54,7 @@ impl Screening {
             kept: HashSet::new(),
         };
         let mut lines = Lines::new(reader);
-        while let Some(line) = lines.next().with_context(|| format!("{shown} cannot be read"))? {
+        while let Some(line) = lines.read_next().with_context(|| format!("{shown} cannot be read"))? {
             screening.take(line, draft)?;
             if draft.history().session().is_none() && !screening.unmendable.is_empty() {
                 // Without knowing what the log is, nothing behind says anything.
@@ -107,7 +107,9 @@ impl Screening {
             }
             let what = match &line.content {
                 Content::Unreadable(why) => format!("{why}; the line is taken out"),
-                _ => "the last record is a fragment; it is taken out".to_owned(),
+                Content::Fragment | Content::Record(_) | Content::Blank => {
+                    "the last record is a fragment; it is taken out".to_owned()
+                }
             };
             self.did(number, what);
             return Ok(());
@@ -158,11 +160,12 @@ impl Screening {
     fn dispose(&mut self, held: Held, draft: &Draft<'_>) {
         let Held { number, violation, .. } = &held;
         let number = *number;
+        if draft.history().session().is_none() {
+            self.refuse(number, violation.clone());
+            return;
+        }
         match &held.record {
-            Record::Session(session) if draft.history().session().is_none() || session.format > FORMAT => {
-                self.refuse(number, violation.clone());
-            }
-            _ if draft.history().session().is_none() => self.refuse(number, violation.clone()),
+            Record::Session(session) if session.format > FORMAT => self.refuse(number, violation.clone()),
             Record::User(_) | Record::Assistant(_) => {
                 if self.kept.contains(&digest(&held.bytes)) {
                     self.did(number, format!("{violation}; it is there already, to the byte, and is taken out"));

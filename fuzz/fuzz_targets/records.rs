@@ -89,7 +89,9 @@ fn lines() -> Vec<Vec<u8>> {
             }
         }
         for status in ["ok", "cancelled"] {
-            lines.push(format!(r#"{{"type":"tool_result","call_id":"{id}","at":"T","status":"{status}","content":"y"}}"#));
+            lines.push(format!(
+                r#"{{"type":"tool_result","call_id":"{id}","at":"T","status":"{status}","content":"y"}}"#
+            ));
         }
     }
     lines.push(format!("\0\0{}", lines[lines.len() - 1]));

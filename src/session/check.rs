@@ -68,16 +68,17 @@ fn check_log(folder: &SessionFolder, findings: &mut Findings) -> anyhow::Result<
                 if !line.is_terminated {
                     unterminated = Some(number);
                 }
-                match history.apply(&record) {
-                    Err(violation) => report(Some(number), violation),
-                    Ok(()) => {
-                        let Record::Assistant(assistant) = *record else { continue };
-                        call_lines.extend(assistant.tool_calls.into_iter().map(|call| (call.id, number)));
-                    }
+                if let Err(violation) = history.apply(&record) {
+                    report(Some(number), violation);
+                } else if let Record::Assistant(assistant) = *record {
+                    call_lines.extend(assistant.tool_calls.into_iter().map(|call| (call.id, number)));
                 }
             }
             Content::Fragment => {
-                report(Some(number), "the last record is a fragment; the next turn cuts it off and keeps it".to_owned())
+                report(
+                    Some(number),
+                    "the last record is a fragment; the next turn cuts it off and keeps it".to_owned(),
+                );
             }
             Content::Blank => report(Some(number), "it is not a record: the line is blank".to_owned()),
             Content::Unreadable(why) => report(Some(number), why),

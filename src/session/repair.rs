@@ -68,7 +68,7 @@ pub fn repair_session(folder: &SessionFolder, workspace: &Workspace) -> anyhow::
         }
     };
     if file.metadata()?.len() == 0 {
-        return set_empty_aside(folder, shown).map(Some);
+        return set_empty_aside(folder).map(Some);
     }
     let mut draft = Draft::new(folder)?;
     let mut screening = Screening::of(BufReader::new(file), &shown, &mut draft)?;
@@ -105,7 +105,7 @@ pub fn repair_session(folder: &SessionFolder, workspace: &Workspace) -> anyhow::
 }
 
 /// An empty log tells of nothing, and neither does what would add to it. Without it the folder is no session.
-fn set_empty_aside(folder: &SessionFolder, shown: String) -> anyhow::Result<Repair> {
+fn set_empty_aside(folder: &SessionFolder) -> anyhow::Result<Repair> {
     let mut repair = Repair::default();
     // Last goes what makes it a session, so that the next invocation does not start one beside the old pending.json.
     for (name, what) in [
@@ -116,8 +116,7 @@ fn set_empty_aside(folder: &SessionFolder, shown: String) -> anyhow::Result<Repa
             continue;
         }
         repair.kept.push(set_aside(folder, name)?);
-        let file = if name == log::FILE_NAME { shown.clone() } else { folder.display(name) };
-        repair.deeds.push(Deed { file, line: None, what: what.to_owned() });
+        repair.deeds.push(Deed { file: folder.display(name), line: None, what: what.to_owned() });
     }
     Ok(repair)
 }

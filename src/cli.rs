@@ -117,6 +117,7 @@ pub enum Command {
     Diff(DiffArguments),
     Tools(ToolsArguments),
     Check(CheckArguments),
+    Undo(UndoArguments),
     Rules(RulesArguments),
     Trust(TrustArguments),
     /// Try a first suspend and approve, without a key
@@ -139,6 +140,7 @@ impl Command {
             Self::Diff(_) => "diff",
             Self::Tools(_) => "tools",
             Self::Check(_) => "check",
+            Self::Undo(_) => "undo",
             Self::Rules(_) => "rules",
             Self::Trust(_) => "trust",
             Self::Demo => "demo",
@@ -157,6 +159,7 @@ impl Command {
             | Self::Diff(_)
             | Self::Tools(_)
             | Self::Check(_)
+            | Self::Undo(_)
             | Self::Rules(_)
             | Self::Trust(_)
             | Self::Demo
@@ -421,6 +424,33 @@ pub enum ToolsCommand {
         #[arg(value_name = "JSON")]
         arguments: String,
     },
+}
+
+/// Put back the files that a turn's patches changed
+///
+/// All of them or none: where anything else changed one since, nothing is touched and attini exits with 17. What
+/// commands changed is not known and not put back. The model is told with the next prompt.
+#[derive(Debug, Clone, Args)]
+#[command(after_long_help = "\
+Examples:
+  attini undo
+  attini undo 3 --dry-run")]
+pub struct UndoArguments {
+    /// The turn; without it the last one
+    #[arg(value_name = "TURN", value_parser = clap::value_parser!(u64).range(1..))]
+    pub turn: Option<u64>,
+
+    /// Say what would be put back, and do nothing
+    #[arg(short = 'n', long)]
+    pub dry_run: bool,
+
+    /// Put back files outside the workspace too
+    #[arg(long)]
+    pub outside: bool,
+
+    /// Wait for the session's lock; without SECONDS as long as it takes
+    #[arg(long, value_name = "SECONDS", num_args = 0..=1, require_equals = true, value_parser = value::seconds_from(0))]
+    pub wait: Option<Option<u64>>,
 }
 
 /// List, test and change the rules that say what may run unasked

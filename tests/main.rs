@@ -33,3 +33,4 @@ mod streams;
 mod suspension;
 mod tampering;
 mod turn_grants;
+mod undo;

@@ -38,7 +38,7 @@ pub struct CliError {
     pub exit_code: u8,
     pub topic: Topic,
     /// The name of the command, as far as it can be told.
-    pub command: Option<&'static str>,
+    pub command: Option<String>,
     pub output: OutputFormat,
     pub color: ColorWhen,
     /// The whole text, ending in a newline.
@@ -71,7 +71,7 @@ impl CliError {
     pub fn hint(&self) -> String {
         let tips: Vec<&str> = self.plain.lines().filter_map(|line| line.strip_prefix("  tip: ")).collect();
         if tips.is_empty() {
-            let command = self.command.map(|name| format!(" {name}")).unwrap_or_default();
+            let command = self.command.as_ref().map(|name| format!(" {name}")).unwrap_or_default();
             return format!("attini{command} --help");
         }
         tips.join("; ")
@@ -159,7 +159,7 @@ fn output_format(value: &OsStr) -> Option<OutputFormat> {
 struct Glimpse {
     output: Option<OutputFormat>,
     color: Option<ColorWhen>,
-    command: Option<&'static str>,
+    command: Option<String>,
 }
 
 impl Glimpse {
@@ -190,10 +190,9 @@ impl Glimpse {
     }
 }
 
-fn known_command(name: &str) -> Option<&'static str> {
-    const NAMES: [&str; 11] =
-        ["tell", "approve", "deny", "resume", "status", "diff", "tools", "check", "trust", "demo", "completions"];
-    NAMES.into_iter().find(|known| *known == name)
+/// The command of that name, by the definition itself.
+fn known_command(name: &str) -> Option<String> {
+    Cli::command().get_subcommands().map(clap::Command::get_name).find(|known| *known == name).map(str::to_owned)
 }
 
 #[cfg(test)]
@@ -219,7 +218,7 @@ mod tests {
     #[test]
     fn every_command_is_known_to_the_glimpse() {
         for command in Cli::command().get_subcommands() {
-            assert_eq!(known_command(command.get_name()), Some(command.get_name()));
+            assert_eq!(known_command(command.get_name()).as_deref(), Some(command.get_name()));
         }
         assert_eq!(known_command("nonsense"), None);
     }
@@ -339,7 +338,7 @@ mod tests {
             ("status", Some("yaml"), OutputFormat::Text, Some("status")),
         ] {
             let error = parse_with(line, variable).expect_err(line);
-            assert_eq!((error.output, error.command), (output, command), "{line}");
+            assert_eq!((error.output, error.command.as_deref()), (output, command), "{line}");
         }
         assert_eq!(parse_with("status", Some("json")).unwrap().output, OutputFormat::Json);
         assert_eq!(parse_with("status --output text", Some("json")).unwrap().output, OutputFormat::Text);

@@ -18,7 +18,7 @@ use crate::turn::verification::{Grants, Recomputed};
 
 pub fn run(invocation: &Invocation, arguments: &ApproveArguments) -> anyhow::Result<Status> {
     let folder = invocation.folder()?;
-    let mut opened = open_existing(invocation, folder.as_ref(), &arguments.turn)?;
+    let mut opened = open_existing(invocation, folder.as_ref(), arguments.turn.wait)?;
     let Some(file) = opened.pending.take() else { return approve_unfinished(invocation, opened, arguments) };
     if let Some(wanted) = &arguments.if_digest
         && *wanted != file.digest

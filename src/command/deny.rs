@@ -11,7 +11,7 @@ use crate::turn::verification::Grants;
 
 pub fn run(invocation: &Invocation, arguments: &DenyArguments) -> anyhow::Result<Status> {
     let folder = invocation.folder()?;
-    let mut opened = open_existing(invocation, folder.as_ref(), &arguments.turn)?;
+    let mut opened = open_existing(invocation, folder.as_ref(), arguments.turn.wait)?;
     let Some(file) = opened.pending.take() else {
         return Err(nothing_pending(invocation, Some(opened.log.history())).into());
     };

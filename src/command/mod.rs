@@ -15,6 +15,7 @@ pub mod status;
 pub mod tell;
 pub mod tools;
 pub mod trust;
+pub mod undo;
 pub mod usage;
 
 use std::sync::Arc;
@@ -97,6 +98,7 @@ fn dispatch(
         Command::Diff(arguments) => diff::run(&invocation, arguments),
         Command::Tools(arguments) => tools::run(&invocation, arguments),
         Command::Check(arguments) => check::run(&invocation, arguments),
+        Command::Undo(arguments) => undo::run(&invocation, arguments),
         Command::Rules(arguments) => rules::run(&invocation, arguments),
         Command::Trust(arguments) => trust::run(&invocation, arguments),
         Command::Demo | Command::Completions(_) => Ok(Status::Completed),

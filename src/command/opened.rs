@@ -5,7 +5,6 @@ use std::time::{Duration, Instant};
 
 use super::invocation::Invocation;
 use crate::call::repeated::Memory;
-use crate::cli::TurnOptions;
 use crate::config::Config;
 use crate::config::layers::ensure_tools_exist;
 use crate::config::trust::Trust;
@@ -41,9 +40,9 @@ pub struct Opened {
     pub pending: Option<PendingFile>,
 }
 
-/// Takes the session's lock and loads what is there.
-pub fn open(invocation: &Invocation, folder: &SessionFolder, options: &TurnOptions) -> anyhow::Result<Opened> {
-    let patience = match options.wait {
+/// Takes the session's lock, waiting as `--wait` says, and loads what is there.
+pub fn open(invocation: &Invocation, folder: &SessionFolder, wait: Option<Option<u64>>) -> anyhow::Result<Opened> {
+    let patience = match wait {
         None => Patience::Short,
         Some(None) => Patience::Forever,
         Some(Some(seconds)) => Patience::For(Duration::from_secs(seconds)),
@@ -82,10 +81,10 @@ pub struct Continued<'a> {
 pub fn open_existing<'a>(
     invocation: &Invocation,
     folder: Option<&'a SessionFolder>,
-    options: &TurnOptions,
+    wait: Option<Option<u64>>,
 ) -> anyhow::Result<Continued<'a>> {
     let Some(folder) = folder else { return Err(nothing_pending(invocation, None).into()) };
-    match open(invocation, folder, options)? {
+    match open(invocation, folder, wait)? {
         Opened { lock, log: Some(log), pending } => Ok(Continued { folder, log, pending, lock }),
         Opened { log: None, .. } => Err(nothing_pending(invocation, None).into()),
     }

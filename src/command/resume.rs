@@ -11,7 +11,7 @@ use crate::turn::verification::Grants;
 
 pub fn run(invocation: &Invocation, arguments: &ResumeArguments) -> anyhow::Result<Status> {
     let folder = invocation.folder()?;
-    let mut opened = open_existing(invocation, folder.as_ref(), &arguments.turn)?;
+    let mut opened = open_existing(invocation, folder.as_ref(), arguments.turn.wait)?;
     let Some(file) = opened.pending.take() else { return resume_unfinished(invocation, opened, arguments) };
     let trust = invocation.trust()?;
     let equipment = equipment(invocation, &opened, &arguments.turn, &trust)?;

@@ -32,7 +32,7 @@ pub fn tell(invocation: &Invocation, prompt: &str, options: &TurnOptions) -> any
     let config = invocation.trusted_config(&trust)?.config;
     let mut folder = invocation.folder()?;
     let mut opened = match &folder {
-        Some(folder) => Some(open(invocation, folder, options)?),
+        Some(folder) => Some(open(invocation, folder, options.wait)?),
         None => None,
     };
     let history = opened.as_ref().and_then(|opened| opened.log.as_ref()).map(Log::history);
@@ -47,7 +47,7 @@ pub fn tell(invocation: &Invocation, prompt: &str, options: &TurnOptions) -> any
     let Some(folder) = &folder else { return Err(Failure::persistence("there is no session folder").into()) };
     let mut opened = match opened.take() {
         Some(opened) => opened,
-        None => open(invocation, folder, options)?,
+        None => open(invocation, folder, options.wait)?,
     };
     let turn = match opened.log.take() {
         None => {

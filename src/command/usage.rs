@@ -29,7 +29,7 @@ pub fn run(error: &CliError, reporter: &Reporter) -> Status {
         Topic::Version => reporter.finish_with_text("version", text),
         Topic::Usage => {
             let failure = Failure::usage(error.message()).hint(error.hint());
-            let name = error.command.filter(|name| !TURN_COMMANDS.contains(name));
+            let name = error.command.as_deref().filter(|name| !TURN_COMMANDS.contains(name));
             reporter.refuse(name, &failure, text);
             return Status::Usage;
         }

@@ -8,8 +8,8 @@ use std::collections::{BTreeMap, HashMap};
 
 use crate::provider::Finish;
 use crate::session::record::{
-    AssistantRecord, DecisionRecord, FORMAT, OperationId, OperationResultRecord, Record, SessionRecord, ToolCall,
-    ToolResultRecord, ToolStartRecord, TurnEndRecord, TurnStatus, Usage, UserRecord,
+    AssistantRecord, DecisionRecord, FORMAT, NoticeRecord, OperationId, OperationResultRecord, Record, SessionRecord,
+    ToolCall, ToolResultRecord, ToolStartRecord, TurnEndRecord, TurnStatus, Usage, UserRecord,
 };
 
 /// Turns and rounds are counted below this: what every reader of JSON keeps exact, and far beyond any conversation.
@@ -36,6 +36,7 @@ pub struct History {
 pub enum Entry {
     User(UserRecord),
     Round(Round),
+    Notice(NoticeRecord),
 }
 
 /// An assistant record and what became of its calls.
@@ -142,6 +143,7 @@ impl History {
             }
             Record::ToolResult(result) => self.apply_result(result),
             Record::TurnEnd(end) => self.apply_turn_end(end),
+            Record::Notice(notice) => self.apply_notice(notice),
             Record::Unknown => Ok(()),
         }
     }
@@ -206,10 +208,10 @@ impl History {
 
     /// Where the last record that counts stands; what follows may not lie before it.
     fn last_turn_and_round(&self) -> (u64, u64) {
-        match self.entries.last() {
+        match self.last_entry() {
             Some(Entry::Round(round)) => (round.assistant.turn, round.assistant.round),
             Some(Entry::User(user)) => (user.turn, 0),
-            None => (0, 0),
+            Some(Entry::Notice(_)) | None => (0, 0),
         }
     }
 
@@ -237,12 +239,20 @@ impl History {
         Ok(())
     }
 
+    fn apply_notice(&mut self, notice: &NoticeRecord) -> Result<(), String> {
+        if let Some((call, _)) = self.open_calls().next() {
+            return Err(format!("a `notice` while {} is not answered", call.id));
+        }
+        self.entries.push(Entry::Notice(notice.clone()));
+        Ok(())
+    }
+
     fn progress_mut(&mut self, call_id: &str, record: &str) -> Result<&mut CallProgress, String> {
         let missing = || format!("a `{record}` for {call_id}, and no call before it has that id");
         let &(round, index) = self.calls.get(call_id).ok_or_else(missing)?;
         match &mut self.entries[round] {
             Entry::Round(round) => Ok(&mut round.calls[index]),
-            Entry::User(_) => Err(missing()),
+            Entry::User(_) | Entry::Notice(_) => Err(missing()),
         }
     }
 
@@ -288,22 +298,34 @@ impl History {
     pub fn user(&self) -> Option<&UserRecord> {
         self.entries.iter().rev().find_map(|entry| match entry {
             Entry::User(user) => Some(user),
-            Entry::Round(_) => None,
+            Entry::Round(_) | Entry::Notice(_) => None,
         })
     }
 
     pub fn rounds(&self) -> impl DoubleEndedIterator<Item = &Round> {
         self.entries.iter().filter_map(|entry| match entry {
             Entry::Round(round) => Some(round),
-            Entry::User(_) => None,
+            Entry::User(_) | Entry::Notice(_) => None,
         })
+    }
+
+    pub fn notices(&self) -> impl Iterator<Item = &NoticeRecord> {
+        self.entries.iter().filter_map(|entry| match entry {
+            Entry::Notice(notice) => Some(notice),
+            Entry::User(_) | Entry::Round(_) => None,
+        })
+    }
+
+    /// The last entry that is no notice.
+    fn last_entry(&self) -> Option<&Entry> {
+        self.entries.iter().rev().find(|entry| !matches!(entry, Entry::Notice(_)))
     }
 
     /// The latest round of the latest turn.
     pub fn last_round(&self) -> Option<&Round> {
-        match self.entries.last() {
+        match self.last_entry() {
             Some(Entry::Round(round)) => Some(round),
-            Some(Entry::User(_)) | None => None,
+            Some(Entry::User(_) | Entry::Notice(_)) | None => None,
         }
     }
 
@@ -316,7 +338,7 @@ impl History {
         let &(round, index) = self.calls.get(call_id)?;
         match &self.entries[round] {
             Entry::Round(round) => Some((&round.assistant.tool_calls[index], &round.calls[index])),
-            Entry::User(_) => None,
+            Entry::User(_) | Entry::Notice(_) => None,
         }
     }
 

@@ -25,6 +25,7 @@ pub enum Record {
     OperationResult(OperationResultRecord),
     ToolResult(ToolResultRecord),
     TurnEnd(TurnEndRecord),
+    Notice(NoticeRecord),
     /// A record that a newer attini wrote.
     #[serde(other)]
     Unknown,
@@ -48,6 +49,7 @@ impl Record {
             "operation_result" => Self::OperationResult(serde_json::from_slice(line)?),
             "tool_result" => Self::ToolResult(serde_json::from_slice(line)?),
             "turn_end" => Self::TurnEnd(serde_json::from_slice(line)?),
+            "notice" => Self::Notice(serde_json::from_slice(line)?),
             _ => Self::Unknown,
         })
     }
@@ -413,6 +415,37 @@ pub struct Attachment {
     pub media_type: String,
     /// Relative to the session folder.
     pub file: String,
+}
+
+/// Something that happened outside of any call, told to the model with the next request. Written once for each, and only
+/// when every call is answered.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct NoticeRecord {
+    pub at: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub task_id: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub call_id: Option<String>,
+    /// The turn whose patches were undone.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub turn: Option<u64>,
+    pub outcome: NoticeOutcome,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub exit_code: Option<i32>,
+    /// What the model reads.
+    pub text: String,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum NoticeOutcome {
+    Exited,
+    Killed,
+    Lost,
+    Undone,
+    /// One that a newer attini knows.
+    #[serde(other)]
+    Unknown,
 }
 
 /// Where an invocation left a turn; the last one of a turn counts.

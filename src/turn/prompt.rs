@@ -77,13 +77,13 @@ pub fn render_tool_batching_note(trailing_reads: TrailingReads) -> String {
 pub fn build_messages(history: &History) -> Vec<Message> {
     let mut messages = Vec::new();
     let mut schema = None;
-    let mut entries = history.entries().iter().peekable();
-    while let Some(entry) = entries.next() {
+    for (index, entry) in history.entries().iter().enumerate() {
         match entry {
             Entry::User(user) => {
                 schema = user.settings.output_schema.as_ref();
                 messages.push(Message::User { text: user.text.clone() });
             }
+            Entry::Notice(notice) => messages.push(Message::User { text: notice.text.clone() }),
             Entry::Round(round) => {
                 messages.push(Message::Assistant(AssistantMessage {
                     provider: round.assistant.provider.clone(),
@@ -97,7 +97,9 @@ pub fn build_messages(history: &History) -> Vec<Message> {
                 if !results.is_empty() {
                     messages.push(Message::Results(results));
                 }
-                if !matches!(entries.peek(), Some(Entry::User(_)))
+                let mut behind = history.entries()[index + 1..].iter();
+                let next = behind.find(|entry| !matches!(entry, Entry::Notice(_)));
+                if !matches!(next, Some(Entry::User(_)))
                     && let Some(text) = schema_reminder(schema, round)
                 {
                     messages.push(Message::User { text });

@@ -10,7 +10,7 @@ fn record() -> impl Strategy<Value = Value> {
     let number = prop_oneof![0..4_u64, Just(NUMBER_END - 1), Just(NUMBER_END), Just(u64::MAX)];
     let ids = prop::collection::vec(prop::sample::select(&["a", "b", "c", ""][..]), 0..4);
     let kinds = ["session", "user", "assistant", "decision", "tool_start", "operation_result", "tool_result"];
-    let kind = prop::sample::select([&kinds[..], &["turn_end", "task"]].concat());
+    let kind = prop::sample::select([&kinds[..], &["turn_end", "notice", "task"]].concat());
     let operation = prop_oneof![Just(None), (0..3_u32).prop_map(Some), Just(Some(u32::MAX))];
     let status = prop::sample::select(&["completed", "limit_reached", "dropped", "interrupted"][..]);
     (kind, number.clone(), number, ids, operation, status).prop_map(|(kind, turn, round, ids, operation, status)| {
@@ -25,6 +25,7 @@ fn record() -> impl Strategy<Value = Value> {
             "operation": if kind == "operation_result" { json!(operation.unwrap_or(1)) } else { json!(operation) },
             "decision": "allow", "auto_decided_by": {"scope": "user"}, "files": [file], "content": "x",
             "status": if kind == "turn_end" { status } else { "ok" }, "elapsed_ms": turn, "rounds": round,
+            "outcome": "undone",
         })
     })
 }
@@ -36,7 +37,8 @@ fn look_at_all_of(history: &History) {
     assert!(spent.rounds <= history.reply_count());
     assert_eq!(history.rounds().count() as u64, history.reply_count());
     assert!(history.open_calls().count() <= history.call_count());
-    assert_eq!(history.last_round().is_some(), matches!(history.entries().last(), Some(Entry::Round(_))));
+    let last = history.entries().iter().rev().find(|entry| !matches!(entry, Entry::Notice(_)));
+    assert_eq!(history.last_round().is_some(), matches!(last, Some(Entry::Round(_))));
     assert_eq!(history.latest_round().is_some(), history.reply_count() > 0);
     assert!(history.turn() < NUMBER_END);
     for fits in [true, false] {

@@ -18,6 +18,7 @@ mod run;
 #[cfg(test)]
 #[allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 mod tests;
+pub mod undo;
 pub mod write;
 
 use std::collections::BTreeSet;

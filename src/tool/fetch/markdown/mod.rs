@@ -1,10 +1,11 @@
 //! HTML to Markdown for a reader that is a model: the text whole, its structure where Markdown has it, no scripts.
 //!
-//! One pass over the tokens of html5ever, without a tree: a page is hostile, and trees of hostile pages are deep, wide
-//! and slow. Every depth is bounded, nothing recurses, and the work grows with the page alone.
+//! The converter is htmd, which builds a tree and walks down it; and a page is hostile: trees of hostile pages are deep,
+//! wide and slow. So it gets none of a page, but HTML that `clean` writes anew from html5ever's tokens, without a tree:
+//! every depth and size of it is bounded, and the work grows with the page alone.
 
-mod table;
-mod writer;
+mod clean;
+mod convert;
 
 use std::cell::RefCell;
 use std::time::{Duration, Instant};
@@ -15,7 +16,7 @@ use html5ever::tendril::StrTendril;
 use html5ever::tokenizer::states::RawKind;
 use html5ever::tokenizer::{BufferQueue, Tag, TagKind, Token, TokenSink, TokenSinkResult, Tokenizer, TokenizerOpts};
 
-use self::writer::{Mark, Writer};
+use self::clean::Clean;
 use crate::interrupt::Interrupt;
 use crate::provider::cut;
 
@@ -26,6 +27,8 @@ const PIECE_BYTES: usize = 4096;
 const TITLE_CHARACTERS_MAX: usize = 300;
 const LINK_BYTES_MAX: usize = 2048;
 const LANGUAGE_CHARACTERS_MAX: usize = 30;
+/// The first number of a list; the converter counts digits of larger ones wrongly.
+const NUMBER_MAX: u32 = 9_999_999;
 
 /// The page as Markdown, its title first; `base` is where it was found. `None`: interrupted.
 pub(super) fn of(html: &str, base: &Url, interrupt: &Interrupt) -> Option<String> {
@@ -72,7 +75,7 @@ struct State {
     base: Url,
     base_is_set: bool,
     title: Option<String>,
-    writer: Writer,
+    clean: Clean,
     /// Inside an element whose content is not shown: its name, and how often it is open.
     skipping: Option<(String, u32)>,
     in_title: bool,
@@ -81,20 +84,23 @@ struct State {
 impl Sink {
     fn new(base: Url) -> Self {
         let state =
-            State { base, base_is_set: false, title: None, writer: Writer::new(), skipping: None, in_title: false };
+            State { base, base_is_set: false, title: None, clean: Clean::default(), skipping: None, in_title: false };
         Self { state: RefCell::new(state) }
     }
 
     fn is_full(&self) -> bool {
-        self.state.borrow().writer.is_full()
+        self.state.borrow().clean.is_full()
     }
 
     fn finish(self) -> String {
         let state = self.state.into_inner();
         let title = state.title.unwrap_or_default().split_whitespace().collect::<Vec<_>>().join(" ");
         let title: String = title.chars().take(TITLE_CHARACTERS_MAX).collect();
-        let body = state.writer.finish();
-        let heading = format!("# {title}");
+        let body = state.clean.finish();
+        let mut clean = Clean::default();
+        clean.start("h1");
+        clean.text(&title);
+        let heading = clean.finish();
         if title.is_empty() || body == heading || body.starts_with(&format!("{heading}\n")) {
             return body;
         }
@@ -128,11 +134,13 @@ impl State {
                 title.push_str(text);
             }
         } else if self.skipping.is_none() {
-            self.writer.text(text);
+            self.clean.settle();
+            self.clean.text(text);
         }
     }
 
     fn tag(&mut self, tag: &Tag) -> TokenSinkResult<()> {
+        self.clean.settle();
         let name: &str = &tag.name;
         let starts = tag.kind == TagKind::StartTag;
         if let Some((skipped, depth)) = &mut self.skipping {
@@ -159,7 +167,7 @@ impl State {
                 }
             }
             (_, true) => self.start(name, &tag.attrs),
-            (_, false) => self.writer.end(name),
+            (_, false) => self.clean.end(name),
         }
         raw_text(name, starts)
     }
@@ -177,25 +185,20 @@ impl State {
             "a" => {
                 let href = attribute(attributes, "href").and_then(|href| self.absolute(&href));
                 let label = ["aria-label", "title"].iter().find_map(|name| attribute(attributes, name));
-                self.writer.start_link(href, label.unwrap_or_default());
+                self.clean.start_link(href, label.unwrap_or_default());
             }
             "img" => {
                 let alt = attribute(attributes, "alt").unwrap_or_default();
                 let source = attribute(attributes, "src").and_then(|source| self.absolute(&source));
-                self.writer.image(&alt, source.as_deref());
+                self.clean.image(&alt, source.as_deref());
             }
             "ol" => {
-                let start = attribute(attributes, "start").and_then(|start| start.trim().parse::<i32>().ok());
-                self.writer.start_list(Some(i64::from(start.unwrap_or(1))));
+                let start = attribute(attributes, "start").and_then(|start| start.trim().parse::<u32>().ok());
+                self.clean.start_numbered(start.filter(|start| *start <= NUMBER_MAX));
             }
-            "ul" | "menu" | "dir" => self.writer.start_list(None),
-            "pre" | "listing" | "xmp" => self.writer.start_pre(language(attributes)),
-            "code" | "kbd" | "samp" | "tt" => self.writer.start_code(language(attributes)),
-            "b" | "strong" => self.writer.start_mark(Mark::Strong),
-            "i" | "em" => self.writer.start_mark(Mark::Emphasis),
-            "del" | "s" | "strike" => self.writer.start_mark(Mark::Struck),
-            "sup" => self.writer.start_mark(Mark::Raised),
-            other => self.writer.start(other),
+            "pre" | "listing" | "xmp" => self.clean.start_pre(language(attributes)),
+            "code" | "kbd" | "samp" | "tt" => self.clean.start_code(language(attributes)),
+            other => self.clean.start(other),
         }
     }
 

@@ -27,17 +27,17 @@ fn elements_become_what_markdown_has_for_them() {
         ("<i>a<b>b</i>c</b>", "*a**b*****c**"),
         ("10<sup>6</sup> m<sup>2</sup>", "10^6 m^2"),
         ("<del>old</del> new", "~~old~~ new"),
-        ("AT&amp;T &lt;x&gt; &nbsp; caf&eacute; &#x41;", "AT&T <x> café A"),
-        ("a<hr>b", "a\n\n---\n\nb"),
-        ("<blockquote><p>a</p><p>b</p></blockquote>c", "> a\n>\n> b\n\nc"),
-        ("<blockquote>a<blockquote>b</blockquote></blockquote>", "> a\n>\n> > b"),
+        ("AT&amp;T &lt;x&gt; &nbsp; caf&eacute; &#x41;", "AT&T \\<x> café A"),
+        ("a<hr>b", "a\n\n- - -\n\nb"),
+        ("<blockquote><p>a</p><p>b</p></blockquote>c", "> a\n> \n> b\n\nc"),
+        ("<blockquote>a<blockquote>b</blockquote></blockquote>", "> a\n> \n> > b"),
         ("<dl><dt>t<dd>one<dd>two<dt>u<dd>three</dl>x", "t\n: one\n: two\n\nu\n: three\n\nx"),
         ("<details><summary>s</summary>b</details>", "s\n\nb"),
         (
             "# no heading<p>1. no item<p>- no item<p>&gt; no quote",
             "\\# no heading\n\n1\\. no item\n\n\\- no item\n\n\\> no quote",
         ),
-        ("snake_case * 2", "snake_case * 2"),
+        ("snake_case * 2 __init__", "snake_case \\* 2 \\_\\_init\\_\\_"),
     ];
     for (html, expected) in cases {
         assert_eq!(markdown(html), *expected, "{html}");
@@ -49,7 +49,7 @@ fn lists_keep_their_depth_and_numbers() {
     let cases: &[(&str, &str)] = &[
         ("<ul><li>a<li>b</ul>c", "- a\n- b\n\nc"),
         ("<p>x</p><ul>\n<li>a</li>\n<li>b</li>\n</ul>", "x\n\n- a\n- b"),
-        ("<ol start=9><li>a<li>b</ol>", "9. a\n10. b"),
+        ("<ol start=9><li>a<li>b</ol>", "9.  a\n10. b"),
         ("<ol start=x><li>a</ol>", "1. a"),
         ("<ul><li>a<ul><li>b<ol><li>c</ol><li>d</ul><li>e</ul>", "- a\n  - b\n    1. c\n  - d\n- e"),
         ("<ul><li><p>a</p><p>b</p><li>c</ul>", "- a\n\n  b\n\n- c"),
@@ -92,7 +92,7 @@ fn code_stays_as_it_is() {
 fn links_are_absolute_and_pictures_named() {
     let cases: &[(&str, &str)] = &[
         ("<a href=next>n</a>", "[n](https://a.org/docs/next)"),
-        ("<a href='/a b?x=(1)'>n</a>", "[n](<https://a.org/a%20b?x=(1)>)"),
+        ("<a href='/a b?x=(1)'>n</a>", "[n](https://a.org/a%20b?x=%281%29)"),
         ("<a href='//b.org'>b</a> <a href='mailto:x@b.org'>m</a>", "[b](https://b.org/) [m](mailto:x@b.org)"),
         ("<a href='#here'>h</a><a href='javascript:x()'>j</a><a href=''>e</a>", "hje"),
         ("<a name=x></a>t", "t"),
@@ -124,6 +124,8 @@ fn tables_keep_every_cell() {
         ("<table><tr><td>only<tr><td>column</table>", "only\n\ncolumn"),
         ("<table><tr><td class=n><pre>1\n2</pre><td><pre>a\nb</pre></table>", "```\n1\n2\n```\n\n```\na\nb\n```"),
         ("<table><tr><td><table><tr><th>a<th>b<tr><td>1<td>2</table></table>", "| a | b |\n| --- | --- |\n| 1 | 2 |"),
+        ("<table>before<tr>loose<td>a<td>b<tr><td><ul><li>c</ul></table></b>", "before\n\nloose\n\na\n\nb\n\n- c"),
+        ("<table><tr>loose<td>a<td>b</tr>behind</table>", "|  |  |\n| --- | --- |\n| loose | a | b behind |"),
         (
             "<table><tr><td>a</td></tr></td><td>b<td>c</tr></table></table>d",
             "|  |  |\n| --- | --- |\n| a |\n| b | c |\n\nd",
@@ -147,8 +149,11 @@ fn what_is_not_for_readers_is_dropped() {
         ("<!-- <p>no</p> -->x<template><p>no<template>no</template>no</template>y", "xy"),
         ("<svg><title>no</title><script/>no<svg></svg>no</svg>yes", "yes"),
         ("<iframe src=x><p>no</p></iframe><noscript>without scripts</noscript>", "without scripts"),
-        ("<textarea><b>x</b></textarea>", "<b>x</b>"),
+        ("<textarea><b>x</b></textarea>", "\\<b>x\\</b>"),
         ("a\0b", "ab"),
+        // They stand for something between the two steps.
+        ("a\u{fdd0}b<table><tr><td>\u{fdd1}\u{fdd3}c<td>d</table>", "ab\n\n|  |  |\n| --- | --- |\n| c | d |"),
+        ("<img src=x alt='a\u{fdd2}b'> <code>c\u{fdd0}d</code>", "![ab](https://a.org/docs/x) `cd`"),
     ];
     for (html, expected) in cases {
         assert_eq!(markdown(html), *expected, "{html}");
@@ -192,6 +197,11 @@ fn bombs_go_off_quietly() {
         ("end tags", "</p></b></table></ul>".repeat(many)),
         ("code", "<code>`".repeat(many)),
         ("backticks", format!("<pre>{}", "`".repeat(1 << 20))),
+        ("codes", "<code>x</code>".repeat(many)),
+        ("runs of backticks", format!("<code>{}", (1..3000).map(|run| "`".repeat(run) + "a").collect::<String>())),
+        ("marks within each other", "<b><i><s><sup>x</b></i></s></sup>".repeat(many)),
+        ("descriptions", "<dd>x<dt>y".repeat(many)),
+        ("empty cells", format!("<table><tr>{}", "<td>".repeat(many))),
         ("svgs", "<svg>".repeat(many)),
         ("entities", "&amp;".repeat(many)),
         ("open entity", format!("&{}", "a".repeat(1 << 20))),
@@ -204,6 +214,39 @@ fn bombs_go_off_quietly() {
         assert!(text.len() < 8 * html.len() + 16 * 1024 * 1024, "{name}: {} bytes", text.len());
         assert!(begun.elapsed() < Duration::from_secs(WORK_SECONDS_MAX + 5), "{name}: {:?}", begun.elapsed());
     }
+}
+
+/// The converter calls itself for each element that is open; a thread has 2 MiB, and this is half of it.
+#[test]
+fn the_deepest_page_fits_a_stack() {
+    const STACK_BYTES: usize = 1024 * 1024;
+    let work = || {
+        for piece in
+            ["<blockquote>", "<ul><li>", "<ol><li>", "<dl><dd>", "<table><tr><td>", "<ul><li><dl><dd><table><th>"]
+        {
+            let marks = "<a href=x><b><i><s><sup>";
+            for html in [format!("{}{marks}end", piece.repeat(1000)), format!("{}<pre>end", piece.repeat(1000))] {
+                assert!(markdown(&html).contains("end"), "{html}");
+            }
+        }
+    };
+    std::thread::Builder::new().stack_size(STACK_BYTES).spawn(work).unwrap().join().unwrap();
+}
+
+#[test]
+fn a_large_page_is_converted_in_stretches_and_stays_whole() {
+    let paragraphs: String = (0..20_000).map(|number| format!("<p>number {number}</p>")).collect();
+    let expected = (0..20_000).map(|number| format!("number {number}")).collect::<Vec<_>>().join("\n\n");
+    assert!(markdown(&paragraphs) == expected, "paragraphs");
+
+    let line = "0123456789abcde\n";
+    let html = format!("<ul><li>x<pre class=lang-sh>{}</pre></ul>", line.repeat(5 * 1024 * 1024 / line.len()));
+    let text = markdown(&html);
+    // A stretch may end within a line.
+    for character in ['0', 'e'] {
+        assert_eq!(text.matches(character).count(), 5 * 1024 * 1024 / line.len(), "{character}");
+    }
+    assert_eq!(text.matches("```sh").count(), 2);
 }
 
 #[test]

@@ -160,6 +160,11 @@ fn start(call_id: &str) -> String {
     json!({"type": "tool_start", "call_id": call_id, "operation": null, "at": "2001-02-03T04:05:06.789Z"}).to_string()
 }
 
+fn notice() -> String {
+    json!({"type": "notice", "at": "2001-02-03T04:05:06.789Z", "turn": 1, "outcome": "undone", "text": "undone"})
+        .to_string()
+}
+
 /// A line (0: none) and words of what is said of it.
 type Said = (u64, &'static str);
 
@@ -309,6 +314,15 @@ fn results() {
             base().without(4).with(3, base().line(4)),
             [(3, foreign), (4, "the call call_1 has no `tool_result`")],
             Mended(vec![(3, "now it stands behind it")], vec![("call_1", "ok")]),
+        ),
+        row(
+            "a notice while a call has no result",
+            base().without(14).with(16, notice()),
+            [(16, "a `notice` while call_3 is not answered"), (11, "the call call_3 has no `tool_result`")],
+            Mended(
+                vec![(16, "now it stands behind it"), (0, "call_3 had no result, and is answered as unknown")],
+                vec![("call_3", "unknown")],
+            ),
         ),
         row("a result that came late", base().without(7).with(16, base().line(7)), [], Nothing),
         row(
@@ -609,6 +623,12 @@ fn pending_files() {
                 ],
                 vec![("call_3", "unknown"), ("call_4", "unknown"), ("call_5", "unknown")],
             ),
+        ),
+        row(
+            "a notice while calls wait",
+            base().with(9, notice()),
+            [(9, "a `notice` while call_3 is not answered")],
+            Refused(vec![(9, "which still waits")]),
         ),
         row("calls that wait", base(), [], Nothing),
     ];

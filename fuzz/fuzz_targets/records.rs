@@ -48,6 +48,7 @@ fn lines() -> Vec<Vec<u8>> {
         r#"{"type":"session","format":1,"id":"0","at":"T","attini":"0"}"#.to_owned(),
         r#"{"type":"session","format":2,"id":"0","at":"T","attini":"0"}"#.to_owned(),
         r#"{"type":"later","at":"T"}"#.to_owned(),
+        r#"{"type":"notice","at":"T","turn":1,"outcome":"undone","text":"x"}"#.to_owned(),
         String::new(),
         "garbage".to_owned(),
         "\0\0\0".to_owned(),

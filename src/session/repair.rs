@@ -72,15 +72,21 @@ pub fn repair_session(folder: &SessionFolder, workspace: &Workspace) -> anyhow::
     }
     let mut draft = Draft::new(folder)?;
     let mut screening = Screening::of(BufReader::new(file), &shown, &mut draft)?;
-    let mut repair = Repair { unmendable: std::mem::take(&mut screening.unmendable), ..Repair::default() };
-    repair.unmendable.sort_by_key(|violation| violation.line);
-    let pending = judge_pending(folder, draft.history(), &mut repair.unmendable)?;
-    if !repair.unmendable.is_empty() {
-        return Ok(Some(repair));
+    let mut unmendable = std::mem::take(&mut screening.unmendable);
+    let pending = judge_pending(folder, draft.history(), &mut unmendable)?;
+    let mut answered = Vec::new();
+    if unmendable.is_empty() {
+        answered = answers::add(&mut draft, folder, &screening, &pending, workspace)?;
+        screening.place_notices(&mut draft)?;
+        unmendable = std::mem::take(&mut screening.unmendable);
     }
-    repair.deeds = std::mem::take(&mut screening.deeds);
+    if !unmendable.is_empty() {
+        unmendable.sort_by_key(|violation| violation.line);
+        return Ok(Some(Repair { unmendable, ..Repair::default() }));
+    }
+    let mut repair = Repair { deeds: screening.deeds, ..Repair::default() };
     repair.deeds.sort_by_key(|deed| deed.line);
-    repair.deeds.extend(answers::add(&mut draft, folder, &screening, &pending, workspace)?);
+    repair.deeds.extend(answered);
     // The last waiting call may have got its result just now.
     let useless = match pending {
         Pending::Fits(file) if !decisions::is_answered(&file, draft.history()) => None,

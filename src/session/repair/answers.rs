@@ -54,7 +54,7 @@ fn items(history: &History, screening: &Screening, pending: &Pending, workspace:
         Pending::Fits(file) => (Some(file), None),
         Pending::Misfit(file, _) => (None, file.as_ref()),
     };
-    let all = matches!(pending, Pending::Misfit(..));
+    let all = matches!(pending, Pending::Misfit(..)) || (screening.has_notices() && waiting.is_none());
     let is_doubtful =
         |id: &OperationId| screening.is_doubtful(&id.call_id) && !waiting.is_some_and(|file| is_untouched(file, id));
     let is_answered = |id: &OperationId| all || overdue.contains(&id.call_id) || is_doubtful(id);

@@ -29,6 +29,8 @@ pub(super) struct Screening {
     call_lines: HashMap<String, u64>,
     /// Records about calls that there were not yet.
     early: Vec<Held>,
+    /// Records that may stand only where every call is answered.
+    notices: Vec<Held>,
     /// Of every prompt and reply that stays.
     kept: HashSet<[u8; 32]>,
 }
@@ -51,6 +53,7 @@ impl Screening {
             unreadable: Vec::new(),
             call_lines: HashMap::new(),
             early: Vec::new(),
+            notices: Vec::new(),
             kept: HashSet::new(),
         };
         let mut lines = Lines::new(reader);
@@ -72,6 +75,22 @@ impl Screening {
     pub(super) fn is_doubtful(&self, call_id: &str) -> bool {
         let asked_for = self.call_lines.get(call_id).copied().unwrap_or(0);
         self.unreadable.last().is_some_and(|unreadable| *unreadable > asked_for)
+    }
+
+    /// Whether something is told only once every call is answered.
+    pub(super) fn has_notices(&self) -> bool {
+        !self.notices.is_empty()
+    }
+
+    /// Puts what may stand only behind every result there, now that the results are there.
+    pub(super) fn place_notices(&mut self, draft: &mut Draft<'_>) -> anyhow::Result<()> {
+        for held in std::mem::take(&mut self.notices) {
+            match draft.keep(&held.bytes, &held.record)? {
+                Ok(()) => self.did(held.number, "it stood before a result; now it stands behind it".to_owned()),
+                Err(violation) => self.refuse(held.number, format!("{violation}, which still waits")),
+            }
+        }
+        Ok(())
     }
 
     fn take(&mut self, line: Line, draft: &mut Draft<'_>) -> anyhow::Result<()> {
@@ -180,6 +199,7 @@ impl Screening {
                     self.early.push(held);
                 }
             }
+            Record::Notice(_) => self.notices.push(held),
             Record::Session(_) | Record::TurnEnd(_) => self.did(number, format!("{violation}; it is taken out")),
             // Whatever it means, it breaks nothing.
             Record::Unknown => {}
@@ -221,7 +241,12 @@ fn call_id(record: &Record) -> Option<&str> {
         Record::ToolStart(start) => Some(&start.call_id),
         Record::OperationResult(result) => Some(&result.call_id),
         Record::ToolResult(result) => Some(&result.call_id),
-        Record::Session(_) | Record::User(_) | Record::Assistant(_) | Record::TurnEnd(_) | Record::Unknown => None,
+        Record::Session(_)
+        | Record::User(_)
+        | Record::Assistant(_)
+        | Record::TurnEnd(_)
+        | Record::Notice(_)
+        | Record::Unknown => None,
     }
 }
 

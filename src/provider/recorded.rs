@@ -70,4 +70,20 @@ mod tests {
             assert_eq!(read(Format::OpenAi, "text/plain", bytes.chunks(size).map(<[u8]>::to_vec)), whole);
         }
     }
+
+    #[test]
+    fn what_the_reply_holds_was_told_whatever_a_delta_is_called() {
+        let events = [
+            r#"{"type":"content_block_delta","index":0,"delta":{"type":"thinking_delta","thinking":"The file "}}"#,
+            r#"{"type":"content_block_delta","index":0,"delta":{"type":"musing_delta","thinking":"first."}}"#,
+            r#"{"type":"content_block_delta","index":1,"delta":{"type":"text_delta","text":"Read."}}"#,
+            r#"{"type":"message_delta","delta":{"stop_reason":"end_turn"}}"#,
+            r#"{"type":"message_stop"}"#,
+        ];
+        let stream: String = events.iter().map(|event| format!("data: {event}\n\n")).collect();
+        let reading = read(Format::Anthropic, "text/event-stream", [stream.into_bytes()]);
+        let reply = reading.reply.unwrap();
+        assert_eq!((reply.text, reply.reasoning), (reading.text, reading.reasoning.clone()));
+        assert_eq!(reading.reasoning, "The file first.");
+    }
 }

@@ -387,7 +387,8 @@ pub struct CheckArguments {
 
 /// List the tools as the model would see them
 ///
-/// With their source, whether they ask, and whether they run beside others.
+/// With their source, whether they ask, run beside others, take several operations, and whether their schemas are left
+/// out of the requests until the model asks for them (deferred).
 #[derive(Debug, Clone, Args)]
 #[command(after_long_help = "\
 Examples:

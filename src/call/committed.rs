@@ -7,6 +7,7 @@ use super::executed::Executed;
 use super::fanned::{self, Part};
 use super::hints;
 use super::planned::Answer;
+use super::unwrapped;
 use crate::clock;
 use crate::mask;
 use crate::report::Reporter;
@@ -38,6 +39,8 @@ pub struct Settlement {
     pub grounds: Option<Grounds>,
     /// Of an operation that was not run: the one whose failure stopped it.
     pub stopped_by: Option<u32>,
+    /// As in [`crate::tool::Outcome::fetched`].
+    pub fetched: Vec<String>,
 }
 
 /// What is to be committed of a call, or of one of its operations.
@@ -80,6 +83,7 @@ impl Settlement {
             output_file: answer.output_file,
             grounds: answer.grounds,
             stopped_by: answer.stopped_by,
+            fetched: Vec::new(),
         }
     }
 
@@ -99,6 +103,7 @@ impl Settlement {
             output_file: outcome.output_file,
             grounds: None,
             stopped_by: executed.stopped_by,
+            fetched: outcome.fetched,
         }
     }
 
@@ -120,6 +125,8 @@ impl Settlement {
                 self.output_file = keep_whole(folder, &self.id, &self.content);
             }
             self.content = shorten(&self.content, room, self.output_file.as_deref()).into_owned();
+            // A schema that may have been cut was not seen.
+            self.fetched.clear();
         }
         if let Some(next) = next {
             self.content = format!("{}\n{next}", self.content.trim_end_matches('\n'));
@@ -140,6 +147,7 @@ impl Settlement {
                 auto_decided_by: self.auto_decided_by.clone(),
                 duration_ms: self.duration_ms,
                 output_file: self.output_file.clone(),
+                fetched: self.fetched.clone(),
             }),
             Some(operation) => Record::OperationResult(OperationResultRecord {
                 call_id: self.id.call_id.clone(),
@@ -153,6 +161,7 @@ impl Settlement {
                 auto_decided_by: self.auto_decided_by.clone(),
                 duration_ms: self.duration_ms,
                 output_file: self.output_file.clone(),
+                fetched: self.fetched.clone(),
                 stopped_by: self.stopped_by,
             }),
         }
@@ -253,7 +262,7 @@ fn share(bytes: usize, operations: usize) -> usize {
 }
 
 fn operation_count(history: &History, call_id: &str) -> usize {
-    history.call(call_id).and_then(|(call, _)| fanned::operation_count(&call.arguments)).unwrap_or(1)
+    history.call(call_id).and_then(|(call, _)| fanned::operation_count(call)).unwrap_or(1)
 }
 
 /// The result of a call of several operations, once every one of them is recorded.
@@ -261,7 +270,7 @@ fn folded(history: &History, call_id: &str) -> Option<Settlement> {
     let (call, progress) = history.call(call_id).filter(|(_, progress)| progress.is_open())?;
     let results: Vec<&OperationResultRecord> =
         progress.operations.values().filter_map(|operation| operation.result.as_ref()).collect();
-    if results.is_empty() || results.len() < fanned::operation_count(&call.arguments)? {
+    if results.is_empty() || results.len() < fanned::operation_count(call)? {
         return None;
     }
     let parts: Vec<Part<'_>> = results
@@ -272,7 +281,7 @@ fn folded(history: &History, call_id: &str) -> Option<Settlement> {
     let decisive = results.iter().find(|result| result.status == status);
     Some(Settlement {
         id: OperationId::whole(call_id),
-        name: call.name.clone(),
+        name: unwrapped::tool_name(call).into_owned(),
         status,
         code: decisive.and_then(|result| result.code.clone()),
         content,
@@ -284,6 +293,7 @@ fn folded(history: &History, call_id: &str) -> Option<Settlement> {
         output_file: None,
         grounds: None,
         stopped_by: None,
+        fetched: Vec::new(),
     })
 }
 

@@ -7,9 +7,9 @@ use std::fmt::Write;
 use serde_json::{Map, Value, json};
 
 use super::arguments::{kind, parse_value};
-use super::coercion;
 use super::validation::Schema;
-use crate::session::record::ResultStatus;
+use super::{coercion, unwrapped};
+use crate::session::record::{ResultStatus, ToolCall};
 use crate::tool::Refusal;
 
 /// The envelope's one key.
@@ -123,8 +123,8 @@ pub fn split(
 
 /// How many operations a call carries whose operations are recorded one by one: the length of its envelope. Such a call
 /// was split, so its arguments are an envelope.
-pub fn operation_count(arguments: &str) -> Option<usize> {
-    let object = super::arguments::parse(arguments).ok()?;
+pub fn operation_count(call: &ToolCall) -> Option<usize> {
+    let (_, object) = unwrapped::tool_arguments(call)?;
     decode_array(object.get(OPERATIONS)?).map(|operations| operations.len())
 }
 

@@ -4,6 +4,7 @@
 //! The first call that must ask raises the `suspending` flag. From it on nothing runs, so that side effects keep the
 //! order the model wrote; what needs no execution is answered all the same.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 
@@ -21,8 +22,8 @@ use crate::workspace::World;
 /// An operation without a result.
 pub struct OpenOperation<'a> {
     pub id: OperationId,
-    /// The tool's name as the model wrote it.
-    pub name: &'a str,
+    /// Of the tool, `run_tool` taken off.
+    pub name: Cow<'a, str>,
     pub checked: Result<CheckedCall<'a>, Refusal>,
     /// Where it stands in its reply, from 0, operations counted one by one.
     pub index: u64,
@@ -170,7 +171,7 @@ pub fn plan<'a>(operations: &'a [OpenOperation<'a>], situation: &Situation<'_, '
             let nexts = planner.call(call);
             call.iter().zip(nexts).map(|(operation, next)| Planned {
                 id: operation.id.clone(),
-                name: operation.name,
+                name: &operation.name,
                 next,
             })
         })

@@ -21,10 +21,12 @@ use crate::session::log::Log;
 use crate::session::pending::PendingFile;
 use crate::session::record::{Record, TurnSettings, TurnStatus, UserRecord};
 use crate::tool::Surroundings;
+use crate::tool::own;
 use crate::tool::registry::Registry;
 use crate::tool::registry::builtin_tools;
 use crate::turn::Turn;
 use crate::turn::decisions::is_answered;
+use crate::turn::offered::take_down;
 use crate::turn::prompt::violations;
 use crate::turn::rounds::Ending;
 use crate::turn::verification::{Recomputed, verify};
@@ -144,13 +146,14 @@ impl Equipment {
         folder: Option<&SessionFolder>,
         turn: u64,
         recorded_deny: &[Rule],
-        settings: TurnSettings,
+        mut settings: TurnSettings,
         config: &Config,
         trust: &Trust,
     ) -> anyhow::Result<Self> {
         let mut tools = builtin_tools();
         let names: Vec<&str> = tools.iter().map(|tool| tool.name()).collect();
         ensure_tools_exist(config, &names)?;
+        tools.extend(own::tools(config));
         let connected = provider::connect(&settings.model, config, &invocation.workspace)?;
         let rules = invocation.rules(folder, Some(turn), recorded_deny, trust)?;
         let withheld_variables = withheld_variables(&config.environment_pass, &provider::key_variables(config));
@@ -159,6 +162,9 @@ impl Equipment {
         let (registry, warnings) = Registry::new(tools, config, settings.read_only, &settings.fan_out);
         for warning in warnings {
             invocation.reporter.warning(&warning);
+        }
+        if let Some(difference) = take_down(&mut settings, &registry) {
+            invocation.reporter.warning(&difference);
         }
         Ok(Self { settings, connected, registry, servers, rules, withheld_variables })
     }

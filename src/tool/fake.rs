@@ -31,7 +31,8 @@ pub(crate) struct Ran {
 }
 
 pub(crate) struct Fake {
-    name: &'static str,
+    name: String,
+    source: String,
     effect: Effect,
     /// Whether it asks where no rule says anything.
     asks: bool,
@@ -50,7 +51,15 @@ impl Fake {
             "required": ["do"],
             "additionalProperties": false,
         });
-        Arc::new(Self { name, effect, asks, parameters, ran: Arc::clone(ran) })
+        let (name, source) = (name.to_owned(), "builtin".to_owned());
+        Arc::new(Self { name, source, effect, asks, parameters, ran: Arc::clone(ran) })
+    }
+
+    /// One of the tools of an MCP server: `server__fake_3`.
+    pub(crate) fn of_server(server: &str, number: usize, effect: Effect, ran: &Arc<Ran>) -> Arc<dyn Tool> {
+        let parameters = json!({"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]});
+        let (name, source) = (format!("{server}__fake_{number}"), format!("mcp:{server}"));
+        Arc::new(Self { name, source, effect, asks: true, parameters, ran: Arc::clone(ran) })
     }
 
     fn act(&self, work: &Work<'_>) -> Outcome {
@@ -102,7 +111,11 @@ impl Fake {
 
 impl Tool for Fake {
     fn name(&self) -> &str {
-        self.name
+        &self.name
+    }
+
+    fn source(&self) -> &str {
+        &self.source
     }
 
     fn description(&self) -> &'static str {

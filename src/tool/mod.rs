@@ -4,12 +4,15 @@
 //! becomes of its result is decided in `call`.
 
 pub mod command;
+pub mod deferral;
 #[cfg(test)]
 pub(crate) mod fake;
 pub mod fetch;
+pub mod find_tools;
 pub mod heartbeat;
 pub mod list;
 pub mod output;
+pub mod own;
 pub mod patch;
 pub mod read;
 pub mod registry;
@@ -50,7 +53,7 @@ pub trait Tool: Send + Sync {
         self.parameters()
     }
 
-    /// Where it comes from: `builtin`, or `mcp:NAME`.
+    /// Where it comes from: `builtin`, `config`, or `mcp:NAME`.
     #[expect(clippy::unnecessary_literal_bound, reason = "a server's tool names its server")]
     fn source(&self) -> &str {
         "builtin"
@@ -232,6 +235,8 @@ pub struct Outcome {
     pub attachments: Vec<Attachment>,
     /// Where the whole output is, relative to the session folder, if `content` is not all of it. Already synced.
     pub output_file: Option<String>,
+    /// The tools whose schemas `content` holds whole.
+    pub fetched: Vec<String>,
 }
 
 impl Outcome {
@@ -243,6 +248,7 @@ impl Outcome {
             detail: None,
             attachments: Vec::new(),
             output_file: None,
+            fetched: Vec::new(),
         }
     }
 

@@ -10,12 +10,13 @@ use std::time::Duration;
 use super::Turn;
 use super::journal::{Journal, has_effects, label, locked};
 use super::resume::open_operations_of;
-use crate::call::checked::{CheckedCall, check};
+use crate::call::checked::{CheckedCall, check_knowing};
 use crate::call::committed::{Budget, Item, Settlement, commit};
 use crate::call::executed::{self, Executed, Ground, execute};
 use crate::call::planned::{Answer, Next, OpenOperation, Parked, Planned, Ready, Situation, plan};
 use crate::call::repeated::{self, Prospect};
 use crate::call::settled::Decisions;
+use crate::call::unwrapped::tool_name;
 use crate::clock;
 use crate::permission::{Rule, host_verdict};
 use crate::provider::Finish;
@@ -93,18 +94,20 @@ impl Turn<'_> {
     ) -> Vec<OpenOperation<'a>> {
         let mut operations = Vec::new();
         let mut index = 0;
+        let mut fetched = self.history().fetched().clone();
         for call in calls {
             let Some((_, progress)) = self.history().call(&call.id) else { continue };
             if !progress.is_open() {
                 index += progress.operation_count();
                 continue;
             }
-            let stops = registry.find(&call.name).and_then(|tool| tool.fan_out.as_ref());
+            let name = tool_name(call);
+            let stops = registry.find(&name).and_then(|tool| tool.fan_out.as_ref());
             let stops = stops.is_some_and(|(fan_out, _)| fan_out.on_error == OnError::Stop);
-            for (id, checked) in check(call, registry, truncated) {
+            for (id, checked) in check_knowing(call, registry, truncated, &mut fetched) {
                 let recorded = progress.operations.get(&id.operation).is_some_and(|one| one.result.is_some());
                 if !recorded {
-                    operations.push(OpenOperation { id, name: &call.name, checked, index, stops });
+                    operations.push(OpenOperation { id, name: name.clone(), checked, index, stops });
                 }
                 index += 1;
             }
@@ -431,7 +434,7 @@ impl Turn<'_> {
                 pending.is_some_and(|file| file.calls.iter().any(|one| one.id == call_id && one.operation.is_some()))
             });
             let stays = |id: &OperationId| pending.is_some_and(|file| file.call(id).is_some());
-            items.extend(open.into_iter().filter(|id| !stays(id)).map(|id| interrupted(id, &call.name).into()));
+            items.extend(open.into_iter().filter(|id| !stays(id)).map(|id| interrupted(id, &tool_name(call)).into()));
         }
         commit(&mut self.log, self.folder, self.reporter, budget, items, Vec::new())
     }

@@ -5,6 +5,7 @@ use crate::call::committed::{Budget, Item, Settlement, commit};
 use crate::call::fanned::operation_count;
 use crate::call::planned::Answer;
 use crate::call::settled;
+use crate::call::unwrapped::tool_name;
 use crate::session::history::{CallProgress, History};
 use crate::session::pending::{PendingCall, PendingFile};
 use crate::session::record::{
@@ -34,7 +35,7 @@ pub fn repair_orphaned_tool_calls(
         for id in open_operations_of(call, progress, &numbered) {
             if !keeps(&id) {
                 let start = progress.operations.get(&id.operation).and_then(|operation| operation.start.as_ref());
-                settlements.push(repair(id, &call.name, start, &recover));
+                settlements.push(repair(id, &tool_name(call), start, &recover));
             }
         }
     }
@@ -48,7 +49,7 @@ pub fn open_operations_of(
     numbered: &impl Fn(&str) -> bool,
 ) -> Vec<OperationId> {
     let has_numbers = progress.operations.keys().any(Option::is_some) || numbered(&call.id);
-    let count = has_numbers.then(|| operation_count(&call.arguments)).flatten();
+    let count = has_numbers.then(|| operation_count(call)).flatten();
     let Some(count) = count.and_then(|count| u32::try_from(count).ok()) else {
         return vec![OperationId::whole(&call.id)];
     };

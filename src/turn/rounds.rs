@@ -159,9 +159,10 @@ impl Turn<'_> {
         let turn = self.history().turn();
         let messages = build_messages(self.history());
         let tools = self.registry.advertised();
+        let system = self.settings.system_prompt();
         let request = Request {
             model: &self.connected.model_name,
-            system: &self.settings.system,
+            system: &system,
             messages: &messages,
             tools: &tools,
             max_tokens: self.settings.max_tokens,

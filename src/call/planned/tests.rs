@@ -102,7 +102,7 @@ impl Table {
             .enumerate()
             .map(|(index, call)| OpenOperation {
                 id: OperationId::whole(&call.id),
-                name: &call.name,
+                name: call.name.as_str().into(),
                 checked: check(call, &self.registry, false).remove(0).1,
                 index: index as u64,
                 stops: false,

@@ -171,6 +171,10 @@ impl<'a, A: Assembly> Stream<'a, A> {
         let pushed = self.parser.push(piece, &mut events);
         for event in events {
             self.assembly.push_event(&event.name, &event.data, observe)?;
+            // What stands behind is not read, whether it came in this piece or in the next.
+            if self.assembly.is_done() {
+                return Ok(());
+            }
         }
         pushed.map_err(|sse::TooLong| {
             let message = format!("{} sent a line of more than {} bytes", self.service.provider, sse::LINE_BYTES_MAX);

@@ -86,4 +86,15 @@ mod tests {
         assert_eq!((reply.text, reply.reasoning), (reading.text, reading.reasoning.clone()));
         assert_eq!(reading.reasoning, "The file first.");
     }
+
+    #[test]
+    fn what_stands_behind_the_end_is_not_read_in_whatever_piece_it_comes() {
+        let chunk = r#"{"choices":[{"index":0,"delta":{"content":"Read."},"finish_reason":"stop"}]}"#;
+        let stream = format!("data: {chunk}\n\ndata: [DONE]\n\ndata: no JSON\n\ndata: {{\"error\":\"no\"}}\n\n");
+        for size in [1, 10, 100, 1000] {
+            let pieces = stream.as_bytes().chunks(size).map(<[u8]>::to_vec);
+            let reading = read(Format::OpenAi, "text/event-stream", pieces);
+            assert_eq!(reading.reply.map(|reply| reply.text), Ok("Read.".to_owned()), "in pieces of {size} bytes");
+        }
+    }
 }

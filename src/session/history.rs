@@ -370,6 +370,11 @@ impl History {
         self.calls.len()
     }
 
+    /// How many turns there are.
+    pub fn user_count(&self) -> u64 {
+        self.entries.iter().filter(|entry| matches!(entry, Entry::User(_))).count() as u64
+    }
+
     /// How many assistant replies there are.
     pub fn reply_count(&self) -> u64 {
         self.rounds().count() as u64

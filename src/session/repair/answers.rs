@@ -19,7 +19,7 @@ use crate::session::log::draft::Draft;
 use crate::session::pending::PendingFile;
 use crate::session::record::{DecidedBy, Decision, OperationId, ResultStatus, Scope};
 use crate::turn::resume::{
-    REPAIR_REASON, heed_denials, is_numbered, open_operations_of, recovery_of, repair_orphaned_tool_calls,
+    REPAIR_REASON, heed_decisions, is_numbered, open_operations_of, recovery_of, repair_orphaned_tool_calls,
 };
 use crate::workspace::Workspace;
 
@@ -62,7 +62,7 @@ fn items(history: &History, screening: &Screening, pending: &Pending, workspace:
     let recover = |files: &[_]| recovery_of(files, workspace);
     let mut settlements = repair_orphaned_tool_calls(history, |id| !is_answered(id), numbered, recover);
     if let Some(file) = waiting.or(dropped) {
-        heed_denials(&mut settlements, file, history);
+        heed_decisions(&mut settlements, file, history, |id| is_question(history, id));
     }
     for settlement in &mut settlements {
         let says_not_run = matches!(settlement.status, ResultStatus::Cancelled | ResultStatus::Denied);
@@ -81,11 +81,17 @@ fn items(history: &History, screening: &Screening, pending: &Pending, workspace:
     items
 }
 
+/// Whether an operation asks a person something, and so has no effects.
+fn is_question(history: &History, id: &OperationId) -> bool {
+    history.call(&id.call_id).is_some_and(|(call, _)| call.name == crate::tool::ask_user::NAME)
+}
+
 /// Whether a call that waits cannot have been started. What is pending runs once all of it is decided, and what was
-/// denied never.
+/// denied or only answered never.
 fn is_untouched(file: &PendingFile, id: &OperationId) -> bool {
     file.call(id).is_some_and(|call| {
-        file.undecided().next().is_some() || matches!(call.decision, Some(Decision::Deny | Decision::Stale))
+        file.undecided().next().is_some()
+            || matches!(call.decision, Some(Decision::Deny | Decision::Stale | Decision::Answer))
     })
 }
 

@@ -148,7 +148,8 @@ impl Memory {
     /// A patch of these files starts: drops the reads that cover them. `root` is the workspace's.
     pub fn drop_for_patch(&mut self, files: &[PlannedFile], root: &Path) {
         let changed: Vec<PathBuf> = files.iter().map(|file| root.join(&file.path)).collect();
-        let ignores = changed.iter().any(|path| path.file_name().is_some_and(|name| name == ".gitignore"));
+        let ignores =
+            changed.iter().any(|path| path.file_name().is_some_and(|name| name == ".gitignore" || name == ".ignore"));
         self.retain(|found| match &found.reach {
             Reach::File { path, .. } => !changed.contains(path),
             Reach::Tree(folder) => !ignores && !changed.iter().any(|path| path.starts_with(folder)),
@@ -225,6 +226,7 @@ mod tests {
             (Reach::Tree("/w/src".into()), "srcs/a.rs", true),
             (Reach::Tree("/w/src".into()), ".gitignore", false),
             (Reach::Tree("/w/src".into()), "doc/.gitignore", false),
+            (Reach::Tree("/w/src".into()), ".ignore", false),
             (Reach::Tree("/w".into()), "doc/a.md", false),
             (Reach::File { path: "/w/a".into(), mark: None }, "a", false),
             (Reach::File { path: "/w/a".into(), mark: None }, "b", true),

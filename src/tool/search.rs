@@ -196,7 +196,7 @@ fn search_folder(
     folder: &Root,
     work: &Work<'_>,
 ) -> Result<Outcome, Refusal> {
-    let (builder, secrets) = walk::builder(location, &filter(arguments, location)?);
+    let (builder, omissions) = walk::builder(location, &filter(arguments, location)?);
     let files = walk_files(location, arguments, builder, work)?;
     let mut notes = Vec::new();
     if files.len() >= FILES_MAX {
@@ -210,7 +210,7 @@ fn search_folder(
     if !walk::is_still(folder, &location.absolute) {
         return Err(target::stale(location));
     }
-    notes.extend(walk::secrets_note(&secrets));
+    notes.extend(omissions.notes());
     Ok(report(location, arguments, query, &files, found, notes))
 }
 

@@ -5,6 +5,7 @@ mod discover;
 pub mod environment;
 pub mod git;
 pub(crate) mod group;
+mod ignores;
 pub mod look;
 pub mod names;
 mod nearest;

@@ -7,6 +7,7 @@ pub mod decisions;
 pub mod dispatch;
 pub mod ending;
 mod journal;
+pub mod offered;
 pub mod prompt;
 pub mod resume;
 pub mod rounds;

@@ -192,6 +192,7 @@ impl<'a, A: Assembly> Stream<'a, A> {
 
 fn not_a_reply(service: Service<'_>, answer: &Answer, body: &[u8]) -> Trouble {
     let kind = if answer.content_type.is_empty() { "something" } else { &answer.content_type };
+    let body = crate::mask::apply_bytes(body);
     let text = String::from_utf8_lossy(&body[..body.len().min(REFUSAL_BYTES_MAX)]);
     let words = if text.trim_start().starts_with('<') { String::new() } else { format!(": {}", shorten(&text)) };
     let mut trouble =

@@ -72,7 +72,7 @@ impl Ignores {
         let mut is_within_repository = true;
         let mut held = Vec::new();
         while let Some(level) = next {
-            next = level.above.clone();
+            next = level.above.as_ref().map(Arc::clone);
             held.push(level);
         }
         for level in &held {

@@ -44,16 +44,9 @@ fn path_of(line: &[u8]) -> Option<PathBuf> {
     let mut rest = word;
     while let Some((first, behind)) = rest.split_first() {
         let digits = behind.get(..3).and_then(|digits| std::str::from_utf8(digits).ok());
-        match digits.and_then(|digits| u8::from_str_radix(digits, 8).ok()).filter(|_| *first == b'\\') {
-            Some(byte) => {
-                path.push(byte);
-                rest = &behind[3..];
-            }
-            None => {
-                path.push(*first);
-                rest = behind;
-            }
-        }
+        let escaped = digits.and_then(|digits| u8::from_str_radix(digits, 8).ok()).filter(|_| *first == b'\\');
+        path.push(escaped.unwrap_or(*first));
+        rest = if escaped.is_some() { &behind[3..] } else { behind };
     }
     Some(PathBuf::from(std::ffi::OsStr::from_bytes(&path)))
 }

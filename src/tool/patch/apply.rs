@@ -106,7 +106,7 @@ pub(super) fn all_of(mut refusals: Vec<Refusal>) -> Option<Refusal> {
     let shown = &refusals[..refusals.len() - more];
     let mut message = shown.iter().map(|refusal| refusal.message.as_str()).collect::<Vec<_>>().join("\n");
     if more > 0 {
-        message.push_str(&format!("\nand {more} more"));
+        message = format!("{message}\nand {more} more");
     }
     let details: Vec<&str> = shown.iter().filter_map(|refusal| refusal.detail.as_deref()).collect();
     let refusal = Refusal::new(code, message);

@@ -164,7 +164,8 @@ fn rules_reach_as_far_as_the_repository() {
 
 #[test]
 fn an_ignore_file_that_is_none_is_passed_over_and_told() {
-    let make: [(&str, fn(&Path)); 6] = [
+    type Make = fn(&Path);
+    let make: [(&str, Make); 6] = [
         ("an endless device", |at| std::os::unix::fs::symlink("/dev/zero", at).unwrap()),
         ("a pipe", |at| {
             assert!(Command::new("mkfifo").arg(at).status().unwrap().success());

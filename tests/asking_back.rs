@@ -59,7 +59,10 @@ fn the_answer_goes_back_with_the_servers_state() {
     let result = outcome.json();
     assert_eq!(result["status"], "awaiting_answer");
     let pending = &result["pending"][0];
-    assert_eq!((&pending["id"], &pending["name"], &pending["needs"]), (&json!("call_1"), &json!("x__echo"), &json!("answer")));
+    assert_eq!(
+        (&pending["id"], &pending["name"], &pending["needs"]),
+        (&json!("call_1"), &json!("x__echo"), &json!("answer"))
+    );
     assert_eq!(
         pending["preview"],
         json!({"kind": "question", "question": "Which branch?\n- branch", "choices": [], "round": 1})
@@ -76,10 +79,16 @@ fn the_answer_goes_back_with_the_servers_state() {
     let result = case.result("call_1");
     assert_eq!(result["content"], "{'q':{'action':'accept','content':{'branch':'main-line'}}} s1 of the server");
     let calls = calls(&case);
-    assert_eq!((calls.len(), &calls[0]["arguments"], &calls[1]["arguments"]), (2, &json!({"text": "hi"}), &json!({"text": "hi"})));
+    assert_eq!(
+        (calls.len(), &calls[0]["arguments"], &calls[1]["arguments"]),
+        (2, &json!({"text": "hi"}), &json!({"text": "hi"}))
+    );
     let decisions: Vec<Value> = case.records().into_iter().filter(|record| record["type"] == "decision").collect();
     assert_eq!((&decisions[0]["decision"], &decisions[1]["decision"]), (&json!("allow"), &json!("answer")));
-    assert_eq!((&decisions[1]["reason"], &decisions[1]["auto_decided_by"]["scope"]), (&json!("main-line"), &json!("person")));
+    assert_eq!(
+        (&decisions[1]["reason"], &decisions[1]["auto_decided_by"]["scope"]),
+        (&json!("main-line"), &json!("person"))
+    );
     assert_eq!(case.pending(), None);
     case.run(["check"]).exit(0);
 }

@@ -256,7 +256,7 @@ fn great_schema() -> Value {
         .map(|number| {
             let next = format!("#/$defs/kind_{}", (number + 1) % 150);
             let kind = json!({
-                "description": "What it is, at some length. ".repeat(20),
+                "description": "What it is, at some length. ".repeat(28),
                 "type": "object",
                 "properties": {
                     "kind": {"const": format!("kind_{number}")},

@@ -9,10 +9,10 @@ use serde_json::{Value, json};
 use crate::support::{Case, mark, mark_rule, repository_path, wait_until};
 
 fn case() -> Case {
-    Case::new().marks().file("a.txt", "alpha\n").rules([
-        mark_rule("x", true),
-        json!({"type": "command", "allow": true, "args": ["sh", "wait.sh"]}),
-    ])
+    Case::new()
+        .marks()
+        .file("a.txt", "alpha\n")
+        .rules([mark_rule("x", true), json!({"type": "command", "allow": true, "args": ["sh", "wait.sh"]})])
 }
 
 fn line(id: u64, method: &str, params: &Value) -> String {
@@ -20,7 +20,8 @@ fn line(id: u64, method: &str, params: &Value) -> String {
 }
 
 fn initialize() -> String {
-    let params = json!({"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}});
+    let params =
+        json!({"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}});
     format!("{}{}\n", line(0, "initialize", &params), json!({"jsonrpc": "2.0", "method": "notifications/initialized"}))
 }
 

@@ -231,6 +231,22 @@ pub fn commit(
     mut events: Vec<Event>,
 ) -> anyhow::Result<()> {
     let turn = log.history().turn();
+    events.extend(append_all(log, folder, budget, items)?);
+    log.barrier()?;
+    for event in &events {
+        reporter.tell(Some(turn), event);
+    }
+    Ok(())
+}
+
+/// Appends what is settled in the order given, without a sync, and returns what is to be told once it is on disk.
+pub fn append_all(
+    log: &mut Log,
+    folder: &SessionFolder,
+    budget: &mut Budget,
+    items: Vec<Item>,
+) -> anyhow::Result<Vec<Event>> {
+    let mut events = Vec::new();
     let mut items = items.into_iter().peekable();
     while let Some(item) = items.next() {
         let call_id = item.call_id().to_owned();
@@ -242,11 +258,7 @@ pub fn commit(
             events.push(record(log, folder, budget, folded)?);
         }
     }
-    log.barrier()?;
-    for event in &events {
-        reporter.tell(Some(turn), event);
-    }
-    Ok(())
+    Ok(events)
 }
 
 /// Appends one result, without a sync, and returns what is to be told once it is on disk.

@@ -7,6 +7,7 @@ use crate::config::trust::Trust;
 use crate::exit::Status;
 use crate::failure::Failure;
 use crate::permission::{Rule, RulesFile};
+use crate::report::event::TurnResult;
 use crate::session::folder::SessionFolder;
 use crate::session::history::History;
 use crate::session::pending::PendingFile;
@@ -68,7 +69,8 @@ pub fn carry_out(
         equipment.rules = invocation.rules(Some(folder), Some(number), &recorded_deny, &trust)?;
     }
     let turn = equipment.into_turn(invocation, folder, opened.log);
-    Ok(conclude(invocation, folder, &run(turn, Some(pending))))
+    let result = run(turn, Some(pending), |result| conclude(invocation, folder, result));
+    Ok(Status::of_result(&result))
 }
 
 /// Where the rules of a grant are stored.
@@ -91,10 +93,12 @@ pub fn go_on(invocation: &Invocation, opened: Continued<'_>, equipment: Equipmen
     let mut turn: Turn<'_> = equipment.into_turn(invocation, opened.folder, opened.log);
     // What asked back was not broken off: the question is put again.
     let waiting: Vec<OperationId> = turn.waiting_operations();
-    match turn.repair(|id: &OperationId| waiting.contains(id)) {
-        Ok(()) => conclude(invocation, opened.folder, &run(turn, None)),
-        Err(error) => Status::of_result(&finish(turn, Err(error))),
-    }
+    let last = |result: &TurnResult| conclude(invocation, opened.folder, result);
+    let result = match turn.repair(|id: &OperationId| waiting.contains(id)) {
+        Ok(()) => run(turn, None, last),
+        Err(error) => finish(turn, Err(error), last),
+    };
+    Status::of_result(&result)
 }
 
 /// Tells of a turn that stays suspended.

@@ -9,7 +9,7 @@ use crate::call::checked::check;
 use crate::call::executed::{Ground, Journal, execute};
 use crate::call::fanned::{self, Part, is_failure};
 use crate::call::hints;
-use crate::call::planned::{Answer, Next, OpenOperation, Planned, Ready, Situation, next_run, plan};
+use crate::call::planned::{Answer, CallLimit, Next, OpenOperation, Planned, Ready, Situation, next_run, plan};
 use crate::call::repeated::Memory;
 use crate::call::settled::Decisions;
 use crate::config::Config;
@@ -156,7 +156,7 @@ impl Bench<'_> {
             trailing_reads: TrailingReads::Carry,
             on_ask: OnAsk::Fail,
             operations_max: u64::MAX,
-            limit: "",
+            limit: CallLimit::Reply,
         };
         let planned = plan(open, &situation);
         // What asks only since its neighbours ran is answered by itself: those cannot be taken back.
@@ -242,11 +242,7 @@ fn ended(ids: &[OperationId], mut done: BTreeMap<Option<u32>, Done>) -> Ended {
     }
     let parts: Vec<Part<'_>> = done
         .values()
-        .map(|done| Part {
-            status: done.outcome.status,
-            content: &done.outcome.content,
-            stopped_by: done.stopped_by,
-        })
+        .map(|done| Part { status: done.outcome.status, content: &done.outcome.content, stopped_by: done.stopped_by })
         .collect();
     let (status, content) = fanned::fold(&parts);
     let code = done.values().find(|done| done.outcome.status == status).and_then(|done| done.outcome.code);

@@ -68,12 +68,7 @@ fn offered(registry: &Registry) -> Vec<Offered> {
         .collect()
 }
 
-fn call(
-    bench: &Bench<'_>,
-    name: &str,
-    arguments: Map<String, Value>,
-    interrupt: &Interrupt,
-) -> anyhow::Result<Served> {
+fn call(bench: &Bench<'_>, name: &str, arguments: Map<String, Value>, interrupt: &Interrupt) -> anyhow::Result<Served> {
     let invocation = bench.invocation;
     // Read for each call, so that a rule that is added counts at once.
     let trust = invocation.trust()?;

@@ -273,7 +273,11 @@ fn decode(data: &str) -> Option<Vec<u8>> {
 
 /// One line of a server's own, bounded.
 pub(super) fn clip(text: &str) -> String {
-    text.chars().map(|character| if character == '\n' { ' ' } else { character }).take(WORD_CHARACTERS_MAX).collect()
+    crate::mask::apply(text)
+        .chars()
+        .map(|character| if character == '\n' { ' ' } else { character })
+        .take(WORD_CHARACTERS_MAX)
+        .collect()
 }
 
 #[cfg(test)]

@@ -67,7 +67,8 @@ pub(super) fn read(result: &Value) -> Asked {
     if let Form::Nothing = form {
         return Asked::Nobody(state);
     }
-    if let Some(Err(why)) = form.schema().map(|schema| schema::check(&schema).and_then(|()| compile(&schema).map(drop))) {
+    if let Some(Err(why)) = form.schema().map(|schema| schema::check(&schema).and_then(|()| compile(&schema).map(drop)))
+    {
         return Asked::Refused(format!("asks in mid-call in a form that cannot be answered: {why}"));
     }
     let asked: Vec<String> = elicitations(&state).into_iter().map(|(_, request)| question(request)).collect();

@@ -11,13 +11,13 @@ use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
 use anyhow::Context;
+use rmcp::ServerHandler;
 use rmcp::model::{
     CallToolRequestParams, CallToolResponse, CallToolResult, ContentBlock, ErrorCode, ErrorData, Implementation,
     ListToolsResult, PaginatedRequestParams, RequestId, ServerCapabilities, ServerConfig,
 };
 use rmcp::service::{RequestContext, RoleServer, RxJsonRpcMessage, TxJsonRpcMessage, serve_server};
 use rmcp::transport::Transport;
-use rmcp::ServerHandler;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 use tokio::sync::{Notify, oneshot};

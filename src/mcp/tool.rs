@@ -118,7 +118,8 @@ impl Tool for McpTool {
         for round in 0..ROUNDS_UNASKED_MAX {
             let called = self.desk.call(&self.server, &self.remote_name, arguments.clone(), resumption.take());
             let Some(called) = called else {
-                let content = "The thread for MCP servers failed by a fault of its own; the call may have taken effect.";
+                let content =
+                    "The thread for MCP servers failed by a fault of its own; the call may have taken effect.";
                 return Outcome { status: ResultStatus::Unknown, ..Outcome::error("panic", content) };
             };
             match answer::call_end(&self.server, &self.remote_name, self.timeout_s, called, work) {

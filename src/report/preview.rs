@@ -308,7 +308,8 @@ To go on, type one of:
     #[test]
     fn questions_are_answered_and_decided_calls_resumed() {
         let choices = vec!["the first\nof them".to_owned(), "\u{202e}2".to_owned()];
-        let question = Preview::Question { question: "which\u{9b}\n1) neither?".to_owned(), choices, schema: None, round: None };
+        let question =
+            Preview::Question { question: "which\u{9b}\n1) neither?".to_owned(), choices, schema: None, round: None };
         let pending = [view("call_1", Needs::Answer, Some(question))];
         assert_eq!(
             paint(&suspended(&pending, "attini"), false),

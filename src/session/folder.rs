@@ -288,11 +288,16 @@ impl SessionFolder {
         otherwise(format!("{shown} cannot be opened: {error}"))
     }
 
-    /// Removes what a killed invocation left half-written. Only under the lock.
+    /// Removes what a killed invocation left half-written, in the session's folder and in those below it that attini
+    /// writes to. Only under the lock.
     pub fn clean(&self) -> io::Result<()> {
-        for name in self.root.entries(Path::new("."))? {
-            if name.to_string_lossy().starts_with(TEMPORARY_PREFIX) {
-                self.root.remove_file(Path::new(&name))?;
+        for folder in [".", "outputs", "before"].map(Path::new) {
+            let names = match self.root.entries(folder) {
+                Err(error) if error.kind() == ErrorKind::NotFound => continue,
+                names => names?,
+            };
+            for name in names.iter().filter(|name| name.to_string_lossy().starts_with(TEMPORARY_PREFIX)) {
+                self.root.remove_file(&folder.join(name))?;
             }
         }
         Ok(())

@@ -9,8 +9,8 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use crate::call::unwrapped::tool_name;
 use crate::provider::Finish;
 use crate::session::record::{
-    AssistantRecord, CallWaitingRecord, DecisionRecord, FORMAT, NoticeRecord, OperationId, OperationResultRecord, Record, SessionRecord,
-    ToolCall, ToolResultRecord, ToolStartRecord, TurnEndRecord, TurnStatus, Usage, UserRecord,
+    AssistantRecord, CallWaitingRecord, DecisionRecord, FORMAT, NoticeRecord, OperationId, OperationResultRecord,
+    Record, SessionRecord, ToolCall, ToolResultRecord, ToolStartRecord, TurnEndRecord, TurnStatus, Usage, UserRecord,
 };
 use crate::tool::Waits;
 

@@ -57,7 +57,8 @@ pub fn verify<'r>(
         if checked.tool.name() != pending.name || checked.arguments != pending.arguments {
             return Err(misfit(pending, "its arguments are not those of the conversation"));
         }
-        let waiting = history.waiting(&pending.operation_id());
+        // Also where it was begun with an answer: then it is repaired, and was a question all the same.
+        let waiting = history.operation(&pending.operation_id()).and_then(|operation| operation.waiting.as_ref());
         recomputed.push(assess(checked, pending, waiting, surroundings, &mut overlay)?);
     }
     ensure_granted(file, history, &recomputed, &rules.lasting())?;
@@ -104,7 +105,8 @@ pub fn ensure_answers(
     let answer = decisions::answer_of(pending, text);
     now.call.tool.tool.ensure_answers(&waiting.asked(), &answer).map_err(|refusal| {
         let id = pending.operation_id();
-        Failure::usage(format!("{id}: {}", refusal.message)).hint(format!("{id} still waits: `attini answer {id} TEXT`"))
+        Failure::usage(format!("{id}: {}", refusal.message))
+            .hint(format!("{id} still waits: `attini answer {id} TEXT`"))
     })
 }
 

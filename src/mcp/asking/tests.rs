@@ -73,7 +73,10 @@ fn anything_else_is_answered_in_json() {
         "How many?\n- n (integer)\n- force (boolean) (may be left out)\n(The answer is JSON, like \
          {\"n\":1,\"force\":true}.)"
     );
-    assert_eq!((choices, told), (vec![], Some(waits(&requests).state["requests"]["q"]["params"]["requestedSchema"].clone())));
+    assert_eq!(
+        (choices, told),
+        (vec![], Some(waits(&requests).state["requests"]["q"]["params"]["requestedSchema"].clone()))
+    );
     assert_eq!(sent(&requests, " {\"n\": 3}\n"), json!({"q": {"action": "accept", "content": {"n": 3}}}));
     for (answer, words) in [("three", "no JSON"), ("3", "no JSON object"), ("{\"n\":\"3\",\"force\":1}", "`n`")] {
         let message = refused(&requests, answer);
@@ -100,7 +103,10 @@ fn several_requests_are_answered_by_name() {
     let roots = json!({"method": "roots/list"});
     let requests = json!({"one": elicitation("A?", &schema), "r": roots, "two": elicitation("B?", &schema)});
     let (question, _, told) = shown(&requests);
-    assert!(question.ends_with("(The answer is JSON, like {\"one\":{\"a\":\"...\"},\"two\":{\"a\":\"...\"}}.)"), "{question}");
+    assert!(
+        question.ends_with("(The answer is JSON, like {\"one\":{\"a\":\"...\"},\"two\":{\"a\":\"...\"}}.)"),
+        "{question}"
+    );
     assert_eq!(told.unwrap()["required"], json!(["one", "two"]));
     let accepted = |a: &str| json!({"action": "accept", "content": {"a": a}});
     let expected = json!({"one": accepted("x"), "r": {"roots": [{"uri": "file:///w"}]}, "two": accepted("y")});
@@ -110,7 +116,9 @@ fn several_requests_are_answered_by_name() {
 
 #[test]
 fn what_nobody_has_to_answer_goes_on_at_once() {
-    let Asked::Nobody(state) = read(&json!({"resultType": "input_required", "requestState": "later"})) else { panic!() };
+    let Asked::Nobody(state) = read(&json!({"resultType": "input_required", "requestState": "later"})) else {
+        panic!()
+    };
     let again = resumption(&state, None, Path::new("/w")).unwrap();
     assert_eq!(again, Resumption { responses: BTreeMap::new(), request_state: Some("later".to_owned()) });
     assert!(matches!(read(&result(&json!({"r": {"method": "roots/list"}}))), Asked::Nobody(_)));

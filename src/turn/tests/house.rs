@@ -238,7 +238,7 @@ impl House {
                 };
                 let records = [Record::Session(session), user_record(1, text, &settings)];
                 let log = Log::create(&self.session, &records).unwrap();
-                return run(self.turn(log, settings, hall), None);
+                return run(self.turn(log, settings, hall), None, |_| {});
             };
             complete_finished(&mut log).unwrap();
             let user = user_record(log.history().turn() + 1, text, &settings);
@@ -249,7 +249,7 @@ impl House {
             }
             turn.log.append(&user).unwrap();
             turn.elapsed_before_ms = 0;
-            run(turn, None)
+            run(turn, None, |_| {})
         })
     }
 
@@ -275,7 +275,7 @@ impl House {
                 Some(file) => self.ensure_verified(&turn, file),
                 None => turn.repair(|_| false).unwrap(),
             }
-            Some(run(turn, pending.as_ref()))
+            Some(run(turn, pending.as_ref(), |_| {}))
         })
     }
 
@@ -291,7 +291,7 @@ impl House {
             let selected = select(&file, &ids, verdict).unwrap();
             decide(&mut file, &selected, verdict);
             file.store(&self.session).unwrap();
-            file.undecided().next().is_none().then(|| run(turn, Some(&file)))
+            file.undecided().next().is_none().then(|| run(turn, Some(&file), |_| {}))
         })
     }
 

@@ -33,6 +33,7 @@ mod own_tools;
 mod places;
 mod provider_anthropic;
 mod questions;
+mod reach;
 mod readme;
 mod recipes;
 mod results;

@@ -19,7 +19,7 @@ use crate::call::repeated::{self, Prospect};
 use crate::call::settled::Decisions;
 use crate::call::unwrapped::tool_name;
 use crate::clock;
-use crate::permission::{Rule, host_verdict};
+use crate::permission::{ReadDenials, Rule, host_verdict};
 use crate::provider::Finish;
 use crate::report::event::Event;
 use crate::session::history::{OperationProgress, Round};
@@ -334,6 +334,7 @@ impl Turn<'_> {
             limits: &limits,
             withheld_variables: &self.withheld_variables,
             fetch_verdict: &|host| host_verdict(host, fetch_run, rules),
+            read_denials: &ReadDenials::of(rules),
             state: self.state.as_ref(),
         };
         let turn = self.log.history().turn();

@@ -23,7 +23,7 @@ use crate::call::repeated::Memory;
 use crate::config::Run;
 use crate::interrupt::Interrupt;
 use crate::mcp::Servers;
-use crate::permission::{Rules, host_verdict};
+use crate::permission::{ReadDenials, Rules, host_verdict};
 use crate::provider::Connected;
 use crate::report::Reporter;
 use crate::session::folder::SessionFolder;
@@ -99,6 +99,7 @@ impl Turn<'_> {
             limits: &limits,
             withheld_variables: &self.withheld_variables,
             fetch_verdict: &|host| host_verdict(host, fetch_run, rules),
+            read_denials: &ReadDenials::of(rules),
             state: self.state.as_ref(),
         })
     }

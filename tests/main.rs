@@ -33,3 +33,4 @@ mod suspension;
 mod tampering;
 mod turn_grants;
 mod undo;
+mod unread;

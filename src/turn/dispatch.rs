@@ -345,7 +345,7 @@ impl Turn<'_> {
         let settle = |ready: &Ready<'_>, executed: &Executed| locked(&journal).settle(ready, executed);
         let beat = |ready: &Ready<'_>, elapsed: Duration, output_bytes| {
             let elapsed_ms = u64::try_from(elapsed.as_millis()).unwrap_or(u64::MAX);
-            reporter.tell(Some(turn), &Event::ToolHeartbeat { call: label(ready), elapsed_ms, output_bytes });
+            reporter.beat(Some(turn), Event::ToolHeartbeat { call: label(ready), elapsed_ms, output_bytes });
         };
         let ground = Ground {
             surroundings: &surroundings,

@@ -52,7 +52,7 @@ pub(super) fn of_event(common: Common<'_>, event: &Event) -> Value {
     if let Value::Object(fields) = fields {
         object.extend(fields);
     }
-    masked(Value::Object(object))
+    crate::mask::value(Value::Object(object))
 }
 
 fn insert_label(object: &mut Map<String, Value>, call: &CallLabel) {
@@ -74,7 +74,7 @@ pub(super) fn of_result(at: &str, result: &TurnResult) -> Value {
     if let Ok(Value::Object(fields)) = serde_json::to_value(result) {
         object.extend(fields);
     }
-    masked(Value::Object(object))
+    crate::mask::value(Value::Object(object))
 }
 
 /// The object of a command that runs no turn. `fields` come before `error` and may not name what is here already.
@@ -98,7 +98,7 @@ pub(super) fn of_command(
         }
     }
     object.insert("error".to_owned(), json!(error.map(ErrorView::from)));
-    masked(Value::Object(object))
+    crate::mask::value(Value::Object(object))
 }
 
 /// One line of JSON. Characters that a terminal would obey or hide are written `\u....`, which reads back the same.
@@ -127,18 +127,6 @@ fn escape_json(json: &str) -> String {
     escaped
 }
 
-/// The value with keys masked in every string, names of fields included.
-fn masked(value: Value) -> Value {
-    match value {
-        Value::String(text) => Value::String(crate::mask::apply(&text).into_owned()),
-        Value::Array(items) => Value::Array(items.into_iter().map(masked).collect()),
-        Value::Object(fields) => Value::Object(
-            fields.into_iter().map(|(name, value)| (crate::mask::apply(&name).into_owned(), masked(value))).collect(),
-        ),
-        Value::Null | Value::Bool(_) | Value::Number(_) => value,
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
@@ -150,7 +138,7 @@ mod tests {
         crate::mask::register("TEST_OBJECT_KEY", "sk-\"object\"-0123");
         let value = json!({"a": [{"sk-\"object\"-0123": "x sk-\"object\"-0123"}], "n": 1});
         let expected = json!({"a": [{"[TEST_OBJECT_KEY masked]": "x [TEST_OBJECT_KEY masked]"}], "n": 1});
-        assert_eq!(masked(value), expected);
+        assert_eq!(crate::mask::value(value), expected);
     }
 
     proptest! {

@@ -29,6 +29,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::interrupt::Interrupt;
+use crate::mask;
 use crate::permission::{Access, HostVerdict};
 use crate::session::folder::SessionFolder;
 use crate::session::record::{Attachment, PlannedFile, ResultStatus};
@@ -151,6 +152,16 @@ pub enum Preview {
     Tool {
         arguments: Value,
     },
+}
+
+impl Preview {
+    /// As it is shown, kept and compared: no key of attini's stands in it.
+    #[must_use]
+    pub fn masked(self) -> Self {
+        // What was made from a value of its own is read back from one.
+        let masked = serde_json::to_value(&self).ok().map(mask::value);
+        masked.and_then(|value| serde_json::from_value(value).ok()).unwrap_or(self)
+    }
 }
 
 /// Why a call is answered without being run, in words for the model.

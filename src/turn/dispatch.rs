@@ -17,6 +17,7 @@ use crate::call::planned::{Answer, Next, OpenOperation, Parked, Planned, Ready, 
 use crate::call::repeated::{self, Prospect};
 use crate::call::settled::Decisions;
 use crate::clock;
+use crate::mask;
 use crate::permission::{Rule, host_verdict};
 use crate::provider::Finish;
 use crate::report::event::Event;
@@ -383,7 +384,7 @@ impl Turn<'_> {
                     settlements.push(Settlement::of_answer(planned.id, planned.name, answer).into());
                 }
                 Next::Park(parked) => waiting.push(pending_call(*parked)),
-                Next::Carry { call, summary } => waiting.push(carried_call(call, summary)),
+                Next::Carry { call, summary } => waiting.push(carried_call(call, &summary)),
                 Next::Strand | Next::Run(_) | Next::RunUnlessRepeated { .. } => {}
             }
         }
@@ -477,9 +478,9 @@ fn pending_call(parked: Parked<'_>) -> PendingCall {
         name: parked.call.tool.name().to_owned(),
         arguments: parked.call.arguments,
         needs: Needs::Approval,
-        why: Some(parked.why),
-        summary: Some(parked.assessment.summary),
-        preview: Some(parked.assessment.preview),
+        why: Some(mask::apply(&parked.why).into_owned()),
+        summary: Some(mask::apply(&parked.assessment.summary).into_owned()),
+        preview: Some(parked.assessment.preview.masked()),
         grant: parked.grant,
         decision: before.and_then(|call| call.decision),
         reason: before.and_then(|call| call.reason.clone()),
@@ -489,7 +490,7 @@ fn pending_call(parked: Parked<'_>) -> PendingCall {
     }
 }
 
-fn carried_call(call: CheckedCall<'_>, summary: String) -> PendingCall {
+fn carried_call(call: CheckedCall<'_>, summary: &str) -> PendingCall {
     PendingCall {
         id: call.id.call_id,
         operation: call.id.operation,
@@ -497,7 +498,7 @@ fn carried_call(call: CheckedCall<'_>, summary: String) -> PendingCall {
         arguments: call.arguments,
         needs: Needs::Nothing,
         why: None,
-        summary: Some(summary),
+        summary: Some(mask::apply(summary).into_owned()),
         preview: None,
         grant: None,
         decision: None,

@@ -195,7 +195,7 @@ impl Turn<'_> {
         }
         let mut tool_calls = take_in(sent, self.history());
         for call in &mut tool_calls {
-            call.arguments = mask::apply(&call.arguments).into_owned();
+            call.arguments = mask::json_text(&call.arguments).into_owned();
         }
         self.log.append(&Record::Assistant(AssistantRecord {
             turn: self.history().turn(),

@@ -14,6 +14,7 @@ mod harness_case;
 mod harness_log;
 mod harness_pairing;
 mod harness_server;
+mod images;
 mod inventory;
 mod limits;
 mod links;

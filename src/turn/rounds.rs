@@ -2,6 +2,7 @@
 
 use super::Turn;
 use super::dispatch::Dispatched;
+use super::images::Images;
 use super::prompt::{build_messages, violations};
 use crate::call::proposed::take_in;
 use crate::clock;
@@ -157,7 +158,8 @@ impl Turn<'_> {
 
     fn complete(&self) -> Result<Reply, ProviderError> {
         let turn = self.history().turn();
-        let messages = build_messages(self.history());
+        let images = Images::of(self.folder, self.connected.takes_images);
+        let messages = build_messages(self.history(), images);
         let tools = self.registry.advertised();
         let request = Request {
             model: &self.connected.model_name,

@@ -16,6 +16,7 @@ pub mod scripted;
 pub mod sse;
 #[cfg(test)]
 mod stand_in;
+mod surrogate;
 pub mod trouble;
 mod wire;
 

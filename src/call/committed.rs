@@ -9,10 +9,11 @@ use super::hints;
 use super::planned::Answer;
 use crate::clock;
 use crate::mask;
+use crate::provider::cut;
 use crate::report::Reporter;
 use crate::report::event::{CallLabel, Event};
 use crate::session::folder::SessionFolder;
-use crate::session::history::History;
+use crate::session::history::{History, Round};
 use crate::session::log::Log;
 use crate::session::record::{
     Attachment, DecidedBy, OperationId, OperationResultRecord, Record, ResultStatus, ToolResultRecord,
@@ -113,13 +114,19 @@ impl Settlement {
             (ResultStatus::Ok | ResultStatus::NotRun, _) | (_, None) => None,
             (_, Some(code)) => hints::next_line(code, self.detail.as_deref().map(mask::apply).as_deref()),
         };
-        let next = next.map(|line| shorten(&line, bytes_max / 4, None).into_owned());
+        let next = next.map(|line| {
+            let mut line = shorten(&line, bytes_max / 4, None).into_owned();
+            line.truncate(cut(&line, bytes_max / 4).len());
+            line
+        });
         let room = bytes_max.saturating_sub(next.as_ref().map_or(0, |line| line.len() + 1));
         if self.content.len() > room {
             if self.output_file.is_none() {
                 self.output_file = keep_whole(folder, &self.id, &self.content);
             }
             self.content = shorten(&self.content, room, self.output_file.as_deref()).into_owned();
+            // The line that says what was left out may not fit.
+            self.content.truncate(cut(&self.content, room).len());
         }
         if let Some(next) = next {
             self.content = format!("{}\n{next}", self.content.trim_end_matches('\n'));
@@ -175,10 +182,33 @@ pub struct Budget {
     pub result_bytes: usize,
     /// What is left of `round_result_bytes` for this reply.
     pub round_bytes: usize,
+    /// What is kept free for each result that is still to come.
+    reserved_bytes: usize,
 }
 
-/// Even a reply of very many calls leaves each result this much.
-const RESULT_BYTES_MIN: usize = 512;
+/// Kept free for each result of a reply, so that a long one leaves something for those behind it; a reply of so many
+/// calls that this does not fit keeps an even share free for each.
+const RESERVED_BYTES: usize = 512;
+/// A result is never empty, so even where nothing is left it has this much; only there can `round_result_bytes` be
+/// exceeded.
+const RESULT_BYTES_MIN: usize = 16;
+
+impl Budget {
+    /// `used_bytes`: what the results that are there already have, of the `calls` of the reply.
+    pub fn new(result_bytes: usize, round_result_bytes: usize, calls: usize, used_bytes: usize) -> Self {
+        Self {
+            result_bytes,
+            round_bytes: round_result_bytes.saturating_sub(used_bytes),
+            reserved_bytes: (round_result_bytes / calls.max(1)).min(RESERVED_BYTES),
+        }
+    }
+
+    /// What the next result may have, with so many still to come behind it.
+    fn of_next(&self, behind: usize) -> usize {
+        let free = self.round_bytes.saturating_sub(self.reserved_bytes.saturating_mul(behind));
+        self.result_bytes.min(free).max(RESULT_BYTES_MIN)
+    }
+}
 
 /// Commits what is settled in the order given: records, one sync, events. A call whose operations are all recorded
 /// gets its own result, folded from theirs, behind the last of them. `events` are told first: those of operations that
@@ -217,12 +247,12 @@ pub fn record(
     budget: &mut Budget,
     mut settlement: Settlement,
 ) -> anyhow::Result<Event> {
-    let whole = budget.result_bytes.min(budget.round_bytes);
+    let whole = budget.of_next(calls_behind(log.history(), &settlement.id.call_id));
     let bytes_max = match settlement.id.operation {
-        Some(_) => share(whole, operation_count(log.history(), &settlement.id.call_id)),
+        Some(_) => share(whole, operation_count(log.history(), &settlement.id.call_id)).max(RESULT_BYTES_MIN),
         None => whole,
     };
-    settlement.shape(folder, bytes_max.max(RESULT_BYTES_MIN));
+    settlement.shape(folder, bytes_max);
     if settlement.id.operation.is_none() {
         budget.round_bytes = budget.round_bytes.saturating_sub(settlement.content.len());
     }
@@ -238,6 +268,12 @@ const FRAME_BYTES: usize = 64;
 fn share(bytes: usize, operations: usize) -> usize {
     let operations = operations.max(1);
     bytes.saturating_sub(operations * FRAME_BYTES) / operations
+}
+
+/// How many other calls of the same reply have no result yet.
+fn calls_behind(history: &History, call_id: &str) -> usize {
+    let round = history.last_round().into_iter();
+    round.flat_map(Round::open_calls).filter(|(call, _)| call.id != call_id).count()
 }
 
 fn operation_count(history: &History, call_id: &str) -> usize {

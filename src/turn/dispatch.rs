@@ -175,14 +175,12 @@ impl Turn<'_> {
         open.iter().find(behind).map(|operation| operation.index.saturating_sub(1))
     }
 
-    fn budget(&self, round: &Round) -> Budget {
+    pub(super) fn budget(&self, round: &Round) -> Budget {
         let used: usize =
             round.calls.iter().filter_map(|call| call.result.as_ref()).map(|result| result.content.len()).sum();
         let bytes = |value: u64| usize::try_from(value).unwrap_or(usize::MAX);
-        Budget {
-            result_bytes: bytes(self.settings.result_bytes),
-            round_bytes: bytes(self.settings.round_result_bytes).saturating_sub(used),
-        }
+        let (result_bytes, round_bytes) = (bytes(self.settings.result_bytes), bytes(self.settings.round_result_bytes));
+        Budget::new(result_bytes, round_bytes, round.calls.len(), used)
     }
 
     /// Runs the operations of a group together, or its single one alone, and commits it with the answers around it, in

@@ -1,7 +1,7 @@
 //! Closing what an earlier invocation left open, before anything else happens.
 
 use super::Turn;
-use crate::call::committed::{Budget, Item, Settlement, commit};
+use crate::call::committed::{Item, Settlement, commit};
 use crate::call::fanned::operation_count;
 use crate::call::planned::Answer;
 use crate::call::settled;
@@ -171,8 +171,7 @@ impl Turn<'_> {
         if items.is_empty() {
             return Ok(());
         }
-        let bytes = usize::try_from(self.settings.result_bytes).unwrap_or(usize::MAX);
-        let mut budget = Budget { result_bytes: bytes, round_bytes: usize::MAX };
+        let Some(mut budget) = self.history().last_round().map(|round| self.budget(round)) else { return Ok(()) };
         commit(&mut self.log, self.folder, self.reporter, &mut budget, items, Vec::new())
     }
 }

@@ -353,7 +353,8 @@ fn a_full_disk_ends_the_invocation_and_nothing_is_told_that_is_not_recorded() {
     // With no room at all not even the prompt is taken.
     disk.fill(0);
     let before = fs::read(&log).unwrap();
-    run(&["tell", "go"]).run().exit(15).stdout("").stderr_contains("conversation.jsonl");
+    // It is longer than what may be left of the log's last page.
+    run(&["tell", &"go ".repeat(3000)]).run().exit(15).stdout("").stderr_contains("conversation.jsonl");
     assert!(fs::read(&log).unwrap().starts_with(&before));
     run(&["-s", "new", "tell", "go"]).run().exit(15);
     run(&["-s", "new", "status"]).run().exit(0).stdout_contains("new");

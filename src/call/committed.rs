@@ -7,6 +7,7 @@ use super::executed::Executed;
 use super::fanned::{self, Part};
 use super::hints;
 use super::planned::Answer;
+use super::unwrapped;
 use crate::clock;
 use crate::mask;
 use crate::provider::cut;
@@ -35,10 +36,16 @@ pub struct Settlement {
     pub auto_decided_by: Option<DecidedBy>,
     pub duration_ms: u64,
     pub output_file: Option<String>,
+    /// As in [`ToolResultRecord::title`].
+    pub title: Option<String>,
     /// A decision that goes before the result, unless it is recorded already.
     pub grounds: Option<Grounds>,
     /// Of an operation that was not run: the one whose failure stopped it.
     pub stopped_by: Option<u32>,
+    /// As in [`crate::tool::Outcome::fetched`].
+    pub fetched: Vec<String>,
+    /// Its content is made of results, each of which says by itself what to do next.
+    pub is_folded: bool,
 }
 
 /// What is to be committed of a call, or of one of its operations.
@@ -79,8 +86,11 @@ impl Settlement {
             auto_decided_by: decided_by,
             duration_ms: 0,
             output_file: answer.output_file,
+            title: None,
             grounds: answer.grounds,
             stopped_by: answer.stopped_by,
+            fetched: Vec::new(),
+            is_folded: false,
         }
     }
 
@@ -98,9 +108,19 @@ impl Settlement {
             auto_decided_by: None,
             duration_ms: u64::try_from(executed.duration.as_millis()).unwrap_or(u64::MAX),
             output_file: outcome.output_file,
+            title: None,
             grounds: None,
             stopped_by: executed.stopped_by,
+            fetched: outcome.fetched,
+            is_folded: false,
         }
+    }
+
+    /// The same, of an operation that was begun under this title.
+    #[must_use]
+    pub fn titled(mut self, title: String) -> Self {
+        self.title = Some(title);
+        self
     }
 
     /// Brings the content into the form in which the model reads it: masked, never empty, within `bytes_max`, with what
@@ -112,6 +132,7 @@ impl Settlement {
         }
         let next = match (self.status, &self.code) {
             (ResultStatus::Ok | ResultStatus::NotRun, _) | (_, None) => None,
+            (_, Some(_)) if self.is_folded => None,
             (_, Some(code)) => hints::next_line(code, self.detail.as_deref().map(mask::apply).as_deref()),
         };
         let next = next.map(|line| {
@@ -127,6 +148,8 @@ impl Settlement {
             self.content = shorten(&self.content, room, self.output_file.as_deref()).into_owned();
             // The line that says what was left out may not fit.
             self.content.truncate(cut(&self.content, room).len());
+            // A schema that may have been cut was not seen.
+            self.fetched.clear();
         }
         if let Some(next) = next {
             self.content = format!("{}\n{next}", self.content.trim_end_matches('\n'));
@@ -135,6 +158,7 @@ impl Settlement {
 
     fn record(&self) -> Record {
         let reason = self.reason.as_deref().map(|reason| mask::apply(reason).into_owned());
+        let title = self.title.as_deref().map(|title| shortened_title(&mask::apply(title)));
         match self.id.operation {
             None => Record::ToolResult(ToolResultRecord {
                 call_id: self.id.call_id.clone(),
@@ -147,6 +171,8 @@ impl Settlement {
                 auto_decided_by: self.auto_decided_by.clone(),
                 duration_ms: self.duration_ms,
                 output_file: self.output_file.clone(),
+                title: title.clone(),
+                fetched: self.fetched.clone(),
             }),
             Some(operation) => Record::OperationResult(OperationResultRecord {
                 call_id: self.id.call_id.clone(),
@@ -160,6 +186,8 @@ impl Settlement {
                 auto_decided_by: self.auto_decided_by.clone(),
                 duration_ms: self.duration_ms,
                 output_file: self.output_file.clone(),
+                title: title.clone(),
+                fetched: self.fetched.clone(),
                 stopped_by: self.stopped_by,
             }),
         }
@@ -174,6 +202,17 @@ impl Settlement {
             duration_ms: self.duration_ms,
         }
     }
+}
+
+/// How much of a title is recorded. What an MCP tool is called by holds all its arguments, which the log has already.
+const TITLE_BYTES_MAX: usize = 4096;
+
+fn shortened_title(title: &str) -> String {
+    if title.len() <= TITLE_BYTES_MAX {
+        return title.to_owned();
+    }
+    let end = (0..=TITLE_BYTES_MAX).rev().find(|end| title.is_char_boundary(*end)).unwrap_or_default();
+    format!("{} ...", &title[..end])
 }
 
 /// How long results may be.
@@ -194,12 +233,15 @@ const RESERVED_BYTES: usize = 512;
 const RESULT_BYTES_MIN: usize = 16;
 
 impl Budget {
-    /// `used_bytes`: what the results that are there already have, of the `calls` of the reply.
-    pub fn new(result_bytes: usize, round_result_bytes: usize, calls: usize, used_bytes: usize) -> Self {
+    /// What is left for the results of a round that are still to come.
+    pub fn of(round: &Round, result_bytes: u64, round_result_bytes: u64) -> Self {
+        let bytes = |value: u64| usize::try_from(value).unwrap_or(usize::MAX);
+        let results = round.calls.iter().filter_map(|call| call.result.as_ref());
+        let used_bytes: usize = results.map(|result| result.content.len()).sum();
         Self {
-            result_bytes,
-            round_bytes: round_result_bytes.saturating_sub(used_bytes),
-            reserved_bytes: (round_result_bytes / calls.max(1)).min(RESERVED_BYTES),
+            result_bytes: bytes(result_bytes),
+            round_bytes: bytes(round_result_bytes).saturating_sub(used_bytes),
+            reserved_bytes: (bytes(round_result_bytes) / round.calls.len().max(1)).min(RESERVED_BYTES),
         }
     }
 
@@ -249,7 +291,10 @@ pub fn record(
 ) -> anyhow::Result<Event> {
     let whole = budget.of_next(calls_behind(log.history(), &settlement.id.call_id));
     let bytes_max = match settlement.id.operation {
-        Some(_) => share(whole, operation_count(log.history(), &settlement.id.call_id)).max(RESULT_BYTES_MIN),
+        Some(_) => {
+            let share = share(whole, operation_count(log.history(), &settlement.id.call_id));
+            within_fold(&settlement.content, share.max(SHARE_BYTES_MIN))
+        }
         None => whole,
     };
     settlement.shape(folder, bytes_max);
@@ -261,8 +306,12 @@ pub fn record(
     Ok(settlement.event())
 }
 
-/// What a frame of the fold takes.
-const FRAME_BYTES: usize = 64;
+/// What a frame of the fold takes at most, the lines around it included. Where an operation was not run it is longer,
+/// and all there is.
+const FRAME_BYTES: usize = 24;
+
+/// Even a call of very many operations leaves each this much: room to say where the whole is.
+const SHARE_BYTES_MIN: usize = 256;
 
 /// Each operation's part of the bytes that its call's result may have.
 fn share(bytes: usize, operations: usize) -> usize {
@@ -276,8 +325,18 @@ fn calls_behind(history: &History, call_id: &str) -> usize {
     round.flat_map(Round::open_calls).filter(|(call, _)| call.id != call_id).count()
 }
 
+/// How much of a share its content may take, so that it still fits when the fold has indented what looks like a frame.
+fn within_fold(content: &str, share: usize) -> usize {
+    match fanned::indented_bytes(content) {
+        0 => share,
+        indented if content.len() + indented <= share => share,
+        // However much is left out, no more than every line of the rest can grow.
+        _ => share - share.div_ceil(fanned::FRAME_LIKE_BYTES_MIN + 2),
+    }
+}
+
 fn operation_count(history: &History, call_id: &str) -> usize {
-    history.call(call_id).and_then(|(call, _)| fanned::operation_count(&call.arguments)).unwrap_or(1)
+    history.call(call_id).and_then(|(call, _)| fanned::operation_count(call)).unwrap_or(1)
 }
 
 /// The result of a call of several operations, once every one of them is recorded.
@@ -285,7 +344,7 @@ fn folded(history: &History, call_id: &str) -> Option<Settlement> {
     let (call, progress) = history.call(call_id).filter(|(_, progress)| progress.is_open())?;
     let results: Vec<&OperationResultRecord> =
         progress.operations.values().filter_map(|operation| operation.result.as_ref()).collect();
-    if results.is_empty() || results.len() < fanned::operation_count(&call.arguments)? {
+    if results.is_empty() || results.len() < fanned::operation_count(call)? {
         return None;
     }
     let parts: Vec<Part<'_>> = results
@@ -296,7 +355,7 @@ fn folded(history: &History, call_id: &str) -> Option<Settlement> {
     let decisive = results.iter().find(|result| result.status == status);
     Some(Settlement {
         id: OperationId::whole(call_id),
-        name: call.name.clone(),
+        name: unwrapped::tool_name(call).into_owned(),
         status,
         code: decisive.and_then(|result| result.code.clone()),
         content,
@@ -306,8 +365,11 @@ fn folded(history: &History, call_id: &str) -> Option<Settlement> {
         auto_decided_by: decisive.and_then(|result| result.auto_decided_by.clone()),
         duration_ms: results.iter().map(|result| result.duration_ms).sum(),
         output_file: None,
+        title: None,
         grounds: None,
         stopped_by: None,
+        fetched: Vec::new(),
+        is_folded: true,
     })
 }
 

@@ -1,7 +1,7 @@
 //! The line `next: ...` at the end of a failed result: what to do about it, from a fixed table by code.
 
 /// For every code that a failed result can have.
-const ADVICE: [(&str, &str); 37] = [
+const ADVICE: [(&str, &str); 38] = [
     ("cancelled", "call it again if it is still needed"),
     ("denied", "do not repeat the call; take another way, or say what you would need it for"),
     ("earlier_call_denied", "think again in the light of the denial; call it again only if it still makes sense"),
@@ -22,6 +22,7 @@ const ADVICE: [(&str, &str); 37] = [
     ("outside_reach", "use a path inside the workspace"),
     ("panic", "take another way; the tool itself is at fault"),
     ("patch_mismatch", "`read` the lines again and give `before` exactly as they are"),
+    ("schema_returned", "call it again with arguments that fit the schema"),
     ("signal", "read what it put out before you run it again"),
     ("spawn_failed", "check that the program exists and is spelt right"),
     ("stale", "`read` the present state, then decide again"),

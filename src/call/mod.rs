@@ -2,7 +2,7 @@
 //!
 //! 1. [`proposed`]: what the model sent, with an id that is unique for good;
 //! 2. [`checked`]: a known tool and arguments that fit its schema, or a refusal the model can read ([`arguments`],
-//!    [`coercion`] and [`validation`] are its parts);
+//!    [`unwrapped`], [`coercion`] and [`validation`] are its parts);
 //! 3. [`decided`]: allow, ask or deny by the rules; [`settled`]: by a person. Both make the permit;
 //! 4. [`planned`]: the pure plan of a reply: answered, run, park, carry;
 //! 5. [`executed`]: needs the permit; bounds what a tool does;
@@ -22,4 +22,5 @@ pub mod planned;
 pub mod proposed;
 pub mod repeated;
 pub mod settled;
+pub mod unwrapped;
 pub mod validation;

@@ -1,10 +1,10 @@
 //! `attini tell`: a new turn.
 
 use std::collections::HashSet;
-use std::io::Read;
 
 use super::invocation::Invocation;
 use super::opened::{Equipment, complete_finished, conclude, forget_turn_rules, open, run, standing, user_record};
+use super::stdin::{self, Input};
 use crate::cli::{TellArguments, TurnOptions};
 use crate::clock;
 use crate::config::Config;
@@ -16,8 +16,12 @@ use crate::session::log::Log;
 use crate::session::pending::PendingFile;
 use crate::session::record::{FORMAT, Record, SessionRecord, TurnSettings};
 
-/// The largest prompt, stdin included.
-const PROMPT_BYTES_MAX: u64 = 1024 * 1024;
+/// The prompt, stdin included.
+const PROMPT: Input = Input {
+    what: "the prompt",
+    bytes_max: 1024 * 1024,
+    too_long_hint: "put the text into a file of the workspace and let the model read it",
+};
 /// What the block of `--stdin` is called.
 const FENCE: &str = "stdin";
 
@@ -77,7 +81,8 @@ pub fn tell(invocation: &Invocation, prompt: &str, options: &TurnOptions) -> any
             turn
         }
     };
-    Ok(conclude(invocation, folder, &run(turn, None)))
+    let result = run(turn, None, |result| conclude(invocation, folder, result));
+    Ok(Status::of_result(&result))
 }
 
 fn session_record() -> Record {
@@ -119,17 +124,15 @@ fn model_used_last(history: &History) -> Option<String> {
 /// The prompt from the command line, from stdin, or from both.
 fn read_prompt(arguments: &TellArguments) -> anyhow::Result<String> {
     let prompt = match arguments.prompt.as_deref() {
-        None | Some("-") => read_stdin()?,
+        None | Some("-") => stdin::read(&PROMPT)?,
         Some(prompt) if arguments.stdin => {
-            let data = read_stdin()?;
+            let data = stdin::read(&PROMPT)?;
             let fence = fence(&data);
             format!("{prompt}\n\n<{fence}>\n{}\n</{fence}>", data.trim_end_matches('\n'))
         }
         Some(prompt) => prompt.to_owned(),
     };
-    if prompt.len() as u64 > PROMPT_BYTES_MAX {
-        return Err(too_long().into());
-    }
+    PROMPT.ensure_fits(&prompt)?;
     if prompt.trim().is_empty() {
         return Err(Failure::usage("the prompt is empty").hint("say what is to be done: `attini tell PROMPT`").into());
     }
@@ -153,23 +156,6 @@ fn fence(data: &str) -> String {
         .collect();
     let free = (1..=u64::MAX).find(|number| !taken.contains(number)).unwrap_or_default();
     format!("{FENCE}-{free}")
-}
-
-fn read_stdin() -> anyhow::Result<String> {
-    let mut bytes = Vec::new();
-    std::io::stdin()
-        .take(PROMPT_BYTES_MAX + 1)
-        .read_to_end(&mut bytes)
-        .map_err(|error| Failure::usage(format!("stdin cannot be read: {error}")))?;
-    if bytes.len() as u64 > PROMPT_BYTES_MAX {
-        return Err(too_long().into());
-    }
-    String::from_utf8(bytes).map_err(|_| Failure::usage("stdin is not UTF-8 text").into())
-}
-
-fn too_long() -> Failure {
-    Failure::usage(format!("the prompt is longer than {PROMPT_BYTES_MAX} bytes"))
-        .hint("put the text into a file of the workspace and let the model read it")
 }
 
 #[cfg(test)]

@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 
 use super::invocation::Invocation;
 use crate::call::checked::check;
-use crate::call::decided::{Decided, decide, question};
+use crate::call::decided::{Decided, decide, suggested_rules};
 use crate::call::executed::{Ground, Journal, execute};
 use crate::call::hints;
 use crate::call::planned::Ready;
@@ -18,9 +18,12 @@ use crate::exit::Status;
 use crate::failure::Failure;
 use crate::interrupt::Cause;
 use crate::mcp::Servers;
-use crate::permission::{Rule, Rules, grant, host_verdict};
+use crate::permission::{Rule, Rules, host_verdict};
 use crate::report::line::{Line, Tone};
 use crate::session::record::{ResultStatus, ToolCall};
+use crate::tool::ask_user;
+use crate::tool::deferral::RUN_TOOL;
+use crate::tool::own;
 use crate::tool::registry::builtin_tools;
 use crate::tool::registry::{RegisteredTool, Registry, nearest};
 use crate::tool::{Effect, Limits, Outcome, Overlay, Refusal, Surroundings};
@@ -33,6 +36,7 @@ pub fn run(invocation: &Invocation, arguments: &ToolsArguments) -> anyhow::Resul
     let mut tools = builtin_tools();
     let names: Vec<&str> = tools.iter().map(|tool| tool.name()).collect();
     ensure_tools_exist(&config, &names)?;
+    tools.extend(own::tools(&config));
     let withheld_variables = withheld_variables(&config.environment_pass, &crate::provider::key_variables(&config));
     let servers = invocation.add_mcp_tools(&mut tools, &config, &withheld_variables, arguments.refresh)?;
     let (registry, warnings) = Registry::new(tools, &config, false, &config.fan_out());
@@ -76,7 +80,11 @@ fn list(invocation: &Invocation, registry: &Registry) -> Status {
             source,
             asks,
             if tool.concurrent { "runs beside others" } else { "runs alone" },
-            if tool.withheld.is_some() { "not offered" } else { "offered" },
+            match (&tool.withheld, tool.deferred) {
+                (Some(_), _) => "not offered",
+                (None, true) => "deferred",
+                (None, false) => "offered",
+            },
         ];
         if tool.fan_out.is_some() {
             traits.push("takes several operations");
@@ -91,8 +99,25 @@ fn list(invocation: &Invocation, registry: &Registry) -> Status {
             "asks": asks,
             "concurrent": tool.concurrent,
             "fan_out": tool.fan_out.is_some(),
-            "deferred": false,
+            "deferred": tool.deferred,
             "offered": tool.withheld.is_none(),
+        }));
+    }
+    if let Some(tool) = registry.run_tool() {
+        lines.push(Line::new(
+            Tone::Heading,
+            &format!("{} (built in, stands for the tool that it names, offered)", tool.name),
+        ));
+        lines.push(Line::plain(&format!("  {}", tool.description)));
+        listed.push(json!({
+            "name": tool.name,
+            "description": tool.description,
+            "source": "builtin",
+            "asks": "as the tool that it names",
+            "concurrent": false,
+            "fan_out": false,
+            "deferred": false,
+            "offered": true,
         }));
     }
     invocation.reporter.print(&lines);
@@ -104,6 +129,7 @@ fn list(invocation: &Invocation, registry: &Registry) -> Status {
 /// Whether its calls ask where no rule matches.
 fn asks(tool: &RegisteredTool) -> &'static str {
     match (tool.run, tool.tool.effect()) {
+        (Some(Run::Ask | Run::Allow) | None, _) if tool.name() == ask_user::NAME => "asks",
         (Some(Run::Deny), _) => "denied",
         (Some(Run::Allow), _) => "does not ask",
         (Some(Run::Ask), _) | (None, Effect::SideEffect) => "asks",
@@ -112,8 +138,9 @@ fn asks(tool: &RegisteredTool) -> &'static str {
 }
 
 fn schema(invocation: &Invocation, registry: &Registry, name: &str) -> anyhow::Result<Status> {
-    let tool = registry.find(name).ok_or_else(|| unknown(name, registry))?;
-    let parameters = tool.advertised_parameters();
+    let run_tool = registry.run_tool().filter(|tool| tool.name == name).map(|tool| &tool.parameters);
+    let parameters = run_tool.or_else(|| registry.find(name).map(RegisteredTool::advertised_parameters));
+    let parameters = parameters.ok_or_else(|| unknown(name, registry))?;
     invocation.reporter.print_data(&format!("{}\n", serde_json::to_string_pretty(parameters)?));
     let fields = [("name".to_owned(), json!(name)), ("schema".to_owned(), parameters.clone())];
     invocation.reporter.finish_command("tools", Status::Completed, Map::from_iter(fields), None);
@@ -121,11 +148,10 @@ fn schema(invocation: &Invocation, registry: &Registry, name: &str) -> anyhow::R
 }
 
 fn unknown(name: &str, registry: &Registry) -> Failure {
-    let known: Vec<&str> = registry.tools().iter().map(RegisteredTool::name).collect();
-    let near = nearest(name, known.iter().copied());
+    let near = nearest(name, registry.tools().iter().map(RegisteredTool::name));
     let hint = match near.first() {
         Some(near) => format!("did you mean {near}?"),
-        None => format!("the tools are {}", known.join(", ")),
+        None => format!("the tools are {}", registry.advertised_names().join(", ")),
     };
     Failure::usage(format!("there is no tool {name:?}")).hint(hint)
 }
@@ -139,7 +165,7 @@ fn call(
     servers: &Servers,
     (name, arguments): (&str, &str),
 ) -> anyhow::Result<Status> {
-    if registry.find(name).is_none() {
+    if registry.find(name).is_none() && name != RUN_TOOL {
         return Err(unknown(name, registry).into());
     }
     let call = ToolCall { id: "call".to_owned(), name: name.to_owned(), arguments: arguments.to_owned(), opaque: None };
@@ -178,8 +204,10 @@ fn call(
         }
         Decided::Moot(refusal) => return refused(refusal, Status::Error),
         Decided::Ask(why) => {
-            let rules = grant::suggest(&question(&checked, &assessment), invocation.workspace.root.path());
-            return Err(needs_approval(name, &why, rules.as_deref()).into());
+            let rules = suggested_rules(&checked, &assessment, invocation.workspace.root.path());
+            let failure = needs_approval(name, &why, rules.as_deref());
+            let is_question = assessment.preview.is_question();
+            return Err(if is_question { failure.hint("a model's question can be answered") } else { failure }.into());
         }
     };
     let ready = Ready { call: checked, assessment, permit };

@@ -86,6 +86,9 @@ fn enabled_by_config(config: &Config) -> Vec<String> {
         lines.push(format!("starts {command} as the MCP server {name}{with}"));
     }
     for (name, tool) in &config.tools {
+        if let Some(own) = &tool.own {
+            lines.push(format!("tool {name} runs {}", crate::report::shell_quote(&own.command)));
+        }
         if tool.run == Some(Run::Allow) {
             lines.push(format!("tool {name} runs without asking"));
         }
@@ -111,6 +114,7 @@ mod tests {
 
         let config = "model = \"x/y\"\n[providers.x]\nbase_url = \"http://evil/v1\"\napi_key_env = \"K\"\n\
                       [tools.command]\nrun = \"allow\"\n[environment]\npass = [\"GH_TOKEN\"]\n\
+                      [tools.lint]\ncommand = [\"sh\", \"lint.sh\"]\nrun = \"allow\"\n\
                       [mcp.fs]\ncommand = [\"sh\", \"-c\", \"a b\"]\nenv = { A = \"1\" }\n";
         fs_err::write(attini.join("config.toml"), config).unwrap();
         let allow = r#"{"type":"write","allow":true,"path":"src"}"#;
@@ -127,6 +131,8 @@ mod tests {
                 "commands get the variable GH_TOKEN",
                 "starts sh -c 'a b' as the MCP server fs, with A set",
                 "tool command runs without asking",
+                "tool lint runs sh lint.sh",
+                "tool lint runs without asking",
             ]
         );
         assert_eq!(candidates[1].enables, [format!("rule {allow}")]);

@@ -3,6 +3,7 @@
 //! One file is laid over what is set already; which files there are and whether they may count is decided in
 //! [`super::layers`] and [`super::trust`].
 
+mod own_tool;
 mod reader;
 
 use std::ops::RangeInclusive;
@@ -152,16 +153,21 @@ fn apply_environment(config: &mut Config, reader: &Reader<'_>, table: &Table<'_>
     Ok(())
 }
 
+fn tool_keys() -> Vec<&'static str> {
+    TOOL_KEYS.into_iter().chain(own_tool::KEYS).collect()
+}
+
 fn apply_tool(tool: &mut ToolConfig, reader: &Reader<'_>, within: &reader::Entry<'_>) -> Result<()> {
     for entry in reader::entries(reader.table(within)?) {
         match entry.key {
             "run" => tool.run = Some(reader.one_of(&entry, &RUNS)?),
             "concurrent" => tool.concurrent = Some(reader.boolean(&entry)?),
             "fan_out" => apply_fan_out(&mut tool.fan_out, reader, &entry, within.key)?,
-            unknown => return Err(reader.unknown(&entry, unknown, &format!("tools.{}", within.key), &TOOL_KEYS)),
+            _ if own_tool::apply(tool, reader, &entry)? => {}
+            unknown => return Err(reader.unknown(&entry, unknown, &format!("tools.{}", within.key), &tool_keys())),
         }
     }
-    Ok(())
+    own_tool::ensure_sound(tool, reader, within)
 }
 
 /// `true`, `false`, or a table; a table without `enabled` switches it on.
@@ -199,7 +205,7 @@ pub fn names() -> Vec<String> {
         ("dispatch.", DISPATCH_KEYS.to_vec()),
         ("environment.", ENVIRONMENT_KEYS.to_vec()),
         ("providers.NAME.", PROVIDER_KEYS.to_vec()),
-        ("tools.NAME.", TOOL_KEYS.to_vec()),
+        ("tools.NAME.", tool_keys()),
         ("tools.NAME.fan_out.", FAN_OUT_KEYS.to_vec()),
         ("mcp.NAME.", MCP_KEYS.to_vec()),
     ];
@@ -312,7 +318,10 @@ pub(super) fn unknown_tool(name: &str, known: &[&str]) -> String {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
+    use crate::config::OwnToolConfig;
     use crate::exit::Status;
     use crate::failure::Failure;
 
@@ -361,6 +370,10 @@ mod tests {
             concurrency = 1
             on_error = "stop"
             max_operations = 8
+            [tools.lint]
+            description = "Lint one file"
+            command = ["npm", "run", "lint", "--", "{file}"]
+            parameters = { type = "object", properties = { file = { type = "string", maxLength = 0x50 }, x = { enum = [1.5, true] } } }
             [mcp.fs]
             command = ["npx", "server", "."]
             env = { LOG_LEVEL = "error", EMPTY = "" }
@@ -407,6 +420,19 @@ mod tests {
                         run: Some(Run::Ask),
                         concurrent: None,
                         fan_out: FanOutConfig { enabled: Some(true), ..FanOutConfig::default() },
+                        own: None,
+                    },
+                ),
+                (
+                    "lint".to_owned(),
+                    ToolConfig {
+                        own: Some(OwnToolConfig {
+                            command: ["npm", "run", "lint", "--", "{file}"].map(str::to_owned).into(),
+                            description: Some("Lint one file".to_owned()),
+                            parameters: Some(json!({"type": "object", "properties": {
+                                "file": {"type": "string", "maxLength": 80}, "x": {"enum": [1.5, true]}}})),
+                        }),
+                        ..ToolConfig::default()
                     },
                 ),
                 (
@@ -420,6 +446,7 @@ mod tests {
                             on_error: Some(OnError::Stop),
                             max_operations: Some(8),
                         },
+                        own: None,
                     },
                 ),
             ]
@@ -525,6 +552,58 @@ mod tests {
             let failure = Failure::of(&parse(text).unwrap_err());
             assert_eq!((failure.message.as_str(), failure.status), (expected, Status::Usage), "{text}");
         }
+    }
+
+    #[test]
+    fn a_tool_of_ones_own_that_could_not_work_is_refused() {
+        for (text, expected) in [
+            ("[tools.x]\ndescription = \"X\"", "[tools.x] has no `command`: the program to run, and its arguments"),
+            ("[tools.x]\ncommand = []", "[tools.x] has no `command`: the program to run, and its arguments"),
+            (
+                "[tools.read]\ncommand = [\"a\"]",
+                "[tools.read] is a built-in tool; a tool of your own needs another name",
+            ),
+            (
+                "[tools.run_tool]\ncommand = [\"a\"]",
+                "[tools.run_tool] is a built-in tool; a tool of your own needs another name",
+            ),
+            (
+                "[tools.\"a.b\"]\ncommand = [\"a\"]",
+                "`a.b` is no name of a tool of your own: letters, digits, `_` and `-`, at most 64",
+            ),
+            (
+                "[tools.x]\ncommand = [\"{a}\"]\nparameters = { properties = { a = {} } }",
+                "[tools.x]: the first word of `command` is the program, which no argument chooses",
+            ),
+            (
+                "[tools.x]\ncommand = [\"a\", \"--b={b}\"]\nparameters = { properties = { a = {}, c = {} } }",
+                "[tools.x]: `command` has {b}, and no parameter is named so; its parameters are a, c; {{b}} is the text itself",
+            ),
+            (
+                "[tools.x]\ncommand = [\"a\", \"{b}\"]",
+                "[tools.x]: `command` has {b}, and no parameter is named so; {{b}} is the text itself",
+            ),
+            (
+                "[tools.x]\ncommand = [\"a\"]\nparameters = { type = \"array\" }",
+                "[tools.x]: `parameters` is the schema of an object, `type = \"object\"`",
+            ),
+            (
+                "[tools.x]\ncommand = [\"a\"]\nparameters = { properties = 1 }",
+                "[tools.x]: the `properties` of `parameters` are a table",
+            ),
+        ] {
+            let failure = Failure::of(&parse(text).unwrap_err());
+            assert_eq!((failure.message, failure.status), (format!("c.toml:1: {expected}"), Status::Usage), "{text}");
+        }
+        let text = "[tools.x]\ncommand = [\"a\"]\nparameters = { required = [2026-11-30] }";
+        assert_eq!(
+            Failure::of(&parse(text).unwrap_err()).message,
+            "c.toml:3: `parameters` holds a date, which JSON has not"
+        );
+        let text = "[tools.x]\ncommand = [\"a\"]\nparameters = { properties = { a = { type = \"text\" } } }";
+        let message = Failure::of(&parse(text).unwrap_err()).message;
+        assert!(message.starts_with("c.toml:1: [tools.x]: `parameters` is no JSON Schema: "), "{message}");
+        parse("[tools.x]\ncommand = [\"awk\", \"{print $1}\", \"{{b}}\", \"{}\"]").unwrap();
     }
 
     #[test]

@@ -13,6 +13,7 @@ use super::keys::{self, CONFIG_BYTES_MAX};
 use super::own_file::{read_beneath, read_user_file};
 use super::trust::Trust;
 use crate::failure::Failure;
+use crate::tool::find_tools;
 use crate::workspace::Workspace;
 
 /// Where a workspace's config lies, relative to the workspace.
@@ -94,10 +95,16 @@ pub fn trust_command(root: &Path) -> String {
 }
 
 /// Refuses a config that names a tool nobody knows (exit code 2), with the nearest name.
-/// What may be a tool of an MCP server is left to where those are listed.
+/// What may be a tool of an MCP server is left to where those are listed; no tool of the project's own may be called so.
 pub fn ensure_tools_exist(config: &Config, known: &[&str]) -> Result<()> {
-    for name in config.tools.keys() {
-        if !known.contains(&name.as_str()) && !crate::mcp::may_be_tool(config, name) {
+    for (name, tool) in &config.tools {
+        let may_be_of_server = crate::mcp::may_be_tool(config, name);
+        if tool.own.is_some() && may_be_of_server {
+            let message = format!("[tools.{name}]: a name that begins like this is that of an MCP server's tool");
+            return Err(Failure::usage(message).hint("give the tool of your own another name").into());
+        }
+        let is_known = tool.own.is_some() || known.contains(&name.as_str()) || name == find_tools::NAME;
+        if !is_known && !may_be_of_server {
             return Err(Failure::usage(keys::unknown_tool(name, known)).into());
         }
     }
@@ -107,7 +114,7 @@ pub fn ensure_tools_exist(config: &Config, known: &[&str]) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::Run;
+    use crate::config::{OwnToolConfig, Run};
     use crate::exit::Status;
     use crate::workspace::root::Root;
 
@@ -241,5 +248,12 @@ mod tests {
         ensure_tools_exist(&config, &["serch"]).unwrap_err();
         config.mcp.insert("fs".to_owned(), crate::config::McpConfig::default());
         ensure_tools_exist(&config, &["serch"]).unwrap();
+
+        let own = || crate::config::ToolConfig { own: Some(OwnToolConfig::default()), ..Default::default() };
+        config.tools.insert("lint".to_owned(), own());
+        ensure_tools_exist(&config, &["serch"]).unwrap();
+        config.tools.insert("fs__gone".to_owned(), own());
+        let failure = Failure::of(&ensure_tools_exist(&config, &["serch"]).unwrap_err());
+        assert_eq!(failure.message, "[tools.fs__gone]: a name that begins like this is that of an MCP server's tool");
     }
 }

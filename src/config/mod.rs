@@ -95,6 +95,18 @@ pub struct ToolConfig {
     pub run: Option<Run>,
     pub concurrent: Option<bool>,
     pub fan_out: FanOutConfig,
+    /// The tool is one of the project's own.
+    pub own: Option<OwnToolConfig>,
+}
+
+/// A tool that is a program of the project's.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct OwnToolConfig {
+    /// The program and its arguments, with placeholders; not empty.
+    pub command: Vec<String>,
+    pub description: Option<String>,
+    /// The JSON Schema of the tool's arguments; `None`: it takes none.
+    pub parameters: Option<serde_json::Value>,
 }
 
 /// `fan_out = true`, or a table; a key that is `None` is not set.

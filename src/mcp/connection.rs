@@ -28,7 +28,7 @@ use crate::workspace::root::Root;
 /// The most pages of a list that are read.
 const PAGES_MAX: usize = 100;
 /// The most tools of one server that are taken.
-const TOOLS_MAX: usize = 1000;
+const TOOLS_MAX: usize = 5000;
 /// Of a server's own words in a message.
 const WORDS_CHARACTERS_MAX: usize = 1000;
 /// A server may leave the first question unanswered for this part of its time to start.

@@ -33,6 +33,11 @@ pub struct CallLabel {
     pub name: String,
 }
 
+/// What a call is called on the screen while it runs and when it has ended.
+pub fn title_of(tool: &str, summary: &str) -> String {
+    format!("{tool} {summary}")
+}
+
 /// A pending call as the result object and `awaiting` list it.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct PendingView {

@@ -4,8 +4,9 @@
 //! on disk. It refuses what loading cannot mend (a second result, a result without a call, a repeated id, a turn that
 //! goes back); calls without a result are no fault here, they are what "pending" and "to be repaired" mean.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
+use crate::call::unwrapped::tool_name;
 use crate::provider::Finish;
 use crate::session::record::{
     AssistantRecord, DecisionRecord, FORMAT, NoticeRecord, OperationId, OperationResultRecord, Record, SessionRecord,
@@ -14,6 +15,8 @@ use crate::session::record::{
 
 /// Turns and rounds are counted below this: what every reader of JSON keeps exact, and far beyond any conversation.
 const NUMBER_END: u64 = 1 << 53;
+/// The code of a result that gave the model the schema of the tool that was called.
+const SCHEMA_RETURNED: &str = "schema_returned";
 
 /// A conversation, or the beginning of one.
 #[derive(Debug, Clone, Default)]
@@ -30,6 +33,8 @@ pub struct History {
     limit_reached: Option<TurnEndRecord>,
     /// SHA-256 of each file as a patch last left it, by its resolved path.
     written: BTreeMap<String, String>,
+    /// The deferred tools whose schemas the model was given.
+    fetched: BTreeSet<String>,
 }
 
 #[derive(Debug, Clone)]
@@ -139,6 +144,7 @@ impl History {
                 }
                 operation.result = Some(result.clone());
                 self.note_written(&id, result.status);
+                self.note_fetched(&result.call_id, result.code.as_deref(), &result.fetched);
                 Ok(())
             }
             Record::ToolResult(result) => self.apply_result(result),
@@ -223,6 +229,7 @@ impl History {
         }
         progress.result = Some(result.clone());
         self.note_written(&id, result.status);
+        self.note_fetched(&result.call_id, result.code.as_deref(), &result.fetched);
         Ok(())
     }
 
@@ -278,6 +285,15 @@ impl History {
                 Some(after) => self.written.insert(file.path, after),
                 None => self.written.remove(&file.path),
             };
+        }
+    }
+
+    /// Remembers which schemas a result gave the model: those it names, or that of the call's own tool.
+    fn note_fetched(&mut self, call_id: &str, code: Option<&str>, fetched: &[String]) {
+        self.fetched.extend(fetched.iter().cloned());
+        if code == Some(SCHEMA_RETURNED) {
+            let name = self.call(call_id).map(|(call, _)| tool_name(call).into_owned());
+            self.fetched.extend(name);
         }
     }
 
@@ -354,6 +370,11 @@ impl History {
         self.calls.len()
     }
 
+    /// How many turns there are.
+    pub fn user_count(&self) -> u64 {
+        self.entries.iter().filter(|entry| matches!(entry, Entry::User(_))).count() as u64
+    }
+
     /// How many assistant replies there are.
     pub fn reply_count(&self) -> u64 {
         self.rounds().count() as u64
@@ -371,6 +392,10 @@ impl History {
 
     pub fn written(&self) -> &BTreeMap<String, String> {
         &self.written
+    }
+
+    pub fn fetched(&self) -> &BTreeSet<String> {
+        &self.fetched
     }
 
     fn turn_rounds(&self) -> impl Iterator<Item = &Round> {

@@ -288,7 +288,7 @@ fn fold(mut reader: impl BufRead, shown: &str) -> anyhow::Result<Loaded> {
     Ok(loaded)
 }
 
-fn damaged(shown: &str, number: u64, what: &str) -> anyhow::Error {
+pub(super) fn damaged(shown: &str, number: u64, what: &str) -> anyhow::Error {
     Failure::corrupt(format!("{shown}:{number}: {what}"))
         .hint("nothing was changed; `attini check` lists every fault")
         .into()

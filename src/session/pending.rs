@@ -9,10 +9,11 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
+use crate::exit::Status;
 use crate::failure::Failure;
 use crate::permission::Rule;
 use crate::session::folder::{FILE_MODE, SessionFolder};
-use crate::session::record::{Decision, Granted, OperationId};
+use crate::session::record::{Decision, Granted, OperationId, TurnStatus};
 use crate::tool::Preview;
 
 /// The version of the file's format.
@@ -77,6 +78,13 @@ pub enum Needs {
     Nothing,
 }
 
+impl Needs {
+    /// What a call waits for that asks, by what a person is shown of it.
+    pub fn of(preview: &Preview) -> Self {
+        if preview.is_question() { Self::Answer } else { Self::Approval }
+    }
+}
+
 impl PendingCall {
     pub fn operation_id(&self) -> OperationId {
         OperationId { call_id: self.id.clone(), operation: self.operation }
@@ -95,7 +103,11 @@ impl PendingFile {
         let bytes = match folder.root.read(Path::new(FILE_NAME), FILE_BYTES_MAX) {
             Ok(bytes) => bytes,
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
-            Err(error) => return Err(folder.unopened(FILE_NAME, &error, Failure::corrupt).into()),
+            Err(error) => {
+                // What the system cannot read today says nothing about what it holds; a folder or a flood of bytes does.
+                let status = if error.raw_os_error().is_none() { Status::Corrupt } else { Status::Error };
+                return Err(folder.unopened(FILE_NAME, &error, |what| Failure::new(status, what)).into());
+            }
         };
         let corrupt = |what: String| {
             Failure::corrupt(format!("{shown}: {what}"))
@@ -156,6 +168,15 @@ impl PendingFile {
 
     pub fn undecided(&self) -> impl Iterator<Item = &PendingCall> {
         self.calls.iter().filter(|call| call.is_undecided())
+    }
+
+    /// Makes the status say what is still open. Where nothing is, it stays: the turn goes on.
+    pub fn refresh_status(&mut self) {
+        if self.undecided().next().is_some() {
+            let status =
+                if self.awaits_answers_alone() { TurnStatus::AwaitingAnswer } else { TurnStatus::AwaitingApproval };
+            status.name().clone_into(&mut self.status);
+        }
     }
 
     /// Whether what is still open are questions alone.

@@ -79,7 +79,7 @@ pub struct UserRecord {
 pub struct TurnSettings {
     /// `PROVIDER/MODEL`.
     pub model: String,
-    /// The whole system prompt, so that it stays the same bytes all turn.
+    /// The system prompt up to `deferred`, so that it stays the same bytes all turn.
     pub system: String,
     pub max_rounds: u64,
     pub max_tool_calls: u64,
@@ -103,6 +103,10 @@ pub struct TurnSettings {
     pub concurrency: u64,
     /// The tools whose calls carry several operations.
     pub fan_out: BTreeMap<String, FanOut>,
+    /// The tools that the requests hold: a hash of each one's description and schema, by name.
+    pub tools: BTreeMap<String, String>,
+    /// The end of the system prompt: what it says of deferred tools. Empty where there are none.
+    pub deferred: String,
 }
 
 /// How a tool carries several operations in one call.
@@ -383,6 +387,12 @@ pub struct ToolResultRecord {
     /// The whole output, relative to the session folder.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub output_file: Option<String>,
+    /// What it was called on the screen while it ran, as in `read src/main.rs`; `None` for a call that was never begun.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub title: Option<String>,
+    /// The tools whose schemas it gave the model.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub fetched: Vec<String>,
 }
 
 /// The result of one operation of a fan-out call; the fields of [`ToolResultRecord`] beside it.
@@ -405,6 +415,11 @@ pub struct OperationResultRecord {
     pub duration_ms: u64,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub output_file: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub title: Option<String>,
+    /// The tools whose schemas it gave the model.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub fetched: Vec<String>,
     /// The operation whose failure stopped this one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stopped_by: Option<u32>,
@@ -498,7 +513,7 @@ mod tests {
             json!({"type": "decision", "call_id": "c", "decision": "deny", "auto_decided_by": {"scope": "person"}}),
             json!({"type": "tool_start", "call_id": "c", "operation": 2, "at": "T"}),
             json!({"type": "operation_result", "call_id": "c", "operation": 2, "at": "T", "status": "ok", "content": "x"}),
-            json!({"type": "tool_result", "call_id": "c", "at": "T", "status": "ok", "content": "x"}),
+            json!({"type": "tool_result", "call_id": "c", "at": "T", "status": "ok", "content": "x", "fetched": ["a"]}),
             json!({"type": "turn_end", "turn": 1, "at": "T", "status": "completed", "elapsed_ms": 1, "rounds": 1,
                 "tool_calls": 1, "usage": usage}),
         ] {

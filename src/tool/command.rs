@@ -48,12 +48,18 @@ impl Arguments {
             Some(program) if program.is_empty() => return refuse("the first word of argv, the program, is empty"),
             Some(_) => {}
         }
-        if let Some(place) = self.argv.iter().position(|word| word.contains('\0')) {
-            return refuse(&format!(
-                "argv[{place}] holds a NUL byte, which no argument can; use stdin for binary data"
-            ));
-        }
-        Ok(())
+        ensure_no_nul(&self.argv)
+    }
+}
+
+/// Refuses words that no program can be given.
+pub fn ensure_no_nul(argv: &[String]) -> Result<(), Refusal> {
+    match argv.iter().position(|word| word.contains('\0')) {
+        Some(place) => Err(Refusal::new(
+            "invalid_arguments",
+            format!("argv[{place}] holds a NUL byte, which no argument can; use stdin for binary data"),
+        )),
+        None => Ok(()),
     }
 }
 
@@ -214,7 +220,7 @@ fn outcome(ended: &Ended, timeout: Option<Duration>, kept: Kept) -> Outcome {
         content.push('\n');
         content.push_str(&kept.text);
     }
-    Outcome { status, code, content, detail: None, attachments: Vec::new(), output_file: kept.output_file }
+    Outcome { status, code, output_file: kept.output_file, ..Outcome::ok(content) }
 }
 
 fn status_line(ended: &Ended, timeout: Option<Duration>) -> String {

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use super::{Assessment, Effect, Outcome, Overlay, Preview, Refusal, Surroundings, Tool, Work};
 use crate::exit::Signal;
 use crate::interrupt::Cause;
-use crate::permission::Access;
+use crate::permission::{Access, FetchAccess};
 use crate::session::record::ResultStatus;
 use crate::workspace::World;
 
@@ -31,7 +31,8 @@ pub(crate) struct Ran {
 }
 
 pub(crate) struct Fake {
-    name: &'static str,
+    name: String,
+    source: String,
     effect: Effect,
     /// Whether it asks where no rule says anything.
     asks: bool,
@@ -46,11 +47,20 @@ impl Fake {
             "properties": {
                 "do": {"enum": ["ok", "fail", "panic", "empty", "long", "refuse", "after", "raise", "raise_ok"]},
                 "n": {"type": "integer", "default": 0},
+                "host": {"type": "string"},
             },
             "required": ["do"],
             "additionalProperties": false,
         });
-        Arc::new(Self { name, effect, asks, parameters, ran: Arc::clone(ran) })
+        let (name, source) = (name.to_owned(), "builtin".to_owned());
+        Arc::new(Self { name, source, effect, asks, parameters, ran: Arc::clone(ran) })
+    }
+
+    /// One of the tools of an MCP server: `server__fake_3`.
+    pub(crate) fn of_server(server: &str, number: usize, effect: Effect, ran: &Arc<Ran>) -> Arc<dyn Tool> {
+        let parameters = json!({"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]});
+        let (name, source) = (format!("{server}__fake_{number}"), format!("mcp:{server}"));
+        Arc::new(Self { name, source, effect, asks: true, parameters, ran: Arc::clone(ran) })
     }
 
     fn act(&self, work: &Work<'_>) -> Outcome {
@@ -92,8 +102,15 @@ impl Fake {
         let log = session.root.read(Path::new(crate::session::log::FILE_NAME), u64::MAX - 1).unwrap();
         let records: Vec<Value> =
             String::from_utf8(log).unwrap().lines().map(|line| serde_json::from_str(line).unwrap()).collect();
-        let place =
-            |kind: &str| records.iter().position(|record| record["type"] == kind && record["call_id"] == work.label);
+        let (call_id, operation) = match work.label.split_once('.') {
+            Some((call_id, number)) => (call_id, number.parse::<u32>().map_or(Value::Null, Value::from)),
+            None => (work.label, Value::Null),
+        };
+        let place = |kind: &str| {
+            records.iter().position(|record| {
+                record["type"] == kind && record["call_id"] == call_id && record["operation"] == operation
+            })
+        };
         if !matches!((place("decision"), place("tool_start")), (Some(decision), Some(start)) if decision < start) {
             self.ran.faults.lock().unwrap().push(format!("{} ran before its start was on disk", work.label));
         }
@@ -102,7 +119,11 @@ impl Fake {
 
 impl Tool for Fake {
     fn name(&self) -> &str {
-        self.name
+        &self.name
+    }
+
+    fn source(&self) -> &str {
+        &self.source
     }
 
     fn description(&self) -> &'static str {
@@ -130,7 +151,11 @@ impl Tool for Fake {
         }
         Ok(Assessment {
             summary: format!("{} {}", self.name, arguments["do"]),
-            accesses: if self.asks { vec![Access::Tool] } else { Vec::new() },
+            accesses: match arguments["host"].as_str() {
+                Some(host) => vec![Access::Fetch(FetchAccess { host: host.to_owned() })],
+                None if self.asks => vec![Access::Tool],
+                None => Vec::new(),
+            },
             preview: Preview::Tool { arguments: arguments.clone() },
             files: Vec::new(),
             after: Overlay::new(),

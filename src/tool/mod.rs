@@ -3,13 +3,17 @@
 //! A tool computes: it says what a call would touch, and does it when told to. Whether it may, when it runs, and what
 //! becomes of its result is decided in `call`.
 
+pub mod ask_user;
 pub mod command;
+pub mod deferral;
 #[cfg(test)]
 pub(crate) mod fake;
 pub mod fetch;
+pub mod find_tools;
 pub mod heartbeat;
 pub mod list;
 pub mod output;
+pub mod own;
 pub mod patch;
 pub mod read;
 pub mod registry;
@@ -51,7 +55,7 @@ pub trait Tool: Send + Sync {
         self.parameters()
     }
 
-    /// Where it comes from: `builtin`, or `mcp:NAME`.
+    /// Where it comes from: `builtin`, `config`, or `mcp:NAME`.
     #[expect(clippy::unnecessary_literal_bound, reason = "a server's tool names its server")]
     fn source(&self) -> &str {
         "builtin"
@@ -62,6 +66,11 @@ pub trait Tool: Send + Sync {
     /// Whether what a read finds depends on this machine's files.
     fn locality(&self) -> Locality {
         Locality::Here
+    }
+
+    /// Whether its calls may run beside their neighbours, where config does not say.
+    fn is_concurrent(&self) -> bool {
+        self.effect() == Effect::Read
     }
 
     /// Whether these arguments ask for a fresh answer even where an earlier one is known.
@@ -148,6 +157,11 @@ pub enum Preview {
     Fetch {
         url: String,
     },
+    /// It waits for an answer, where all others wait for consent. A person may choose, or answer freely.
+    Question {
+        question: String,
+        choices: Vec<String>,
+    },
     /// Any other tool.
     Tool {
         arguments: Value,
@@ -161,6 +175,16 @@ impl Preview {
         // What was made from a value of its own is read back from one.
         let masked = serde_json::to_value(&self).ok().map(mask::value);
         masked.and_then(|value| serde_json::from_value(value).ok()).unwrap_or(self)
+    }
+
+    /// Whether a person has to answer it, rather than to allow it.
+    pub fn is_question(&self) -> bool {
+        match self {
+            Self::Question { .. } => true,
+            Self::Command { .. } | Self::Patch { .. } | Self::Read { .. } | Self::Fetch { .. } | Self::Tool { .. } => {
+                false
+            }
+        }
     }
 }
 
@@ -226,6 +250,8 @@ pub struct Work<'a> {
     pub interrupt: &'a Interrupt,
     /// A person decided on this very call, rather than a rule.
     pub approved_by_person: bool,
+    /// What a person answered to the question that was shown.
+    pub answer: Option<&'a str>,
     /// Takes output as it comes, for a person who watches; called from any thread.
     pub live: &'a (dyn Fn(&[u8]) + Sync),
     /// How many bytes of output there have been so far, for the heartbeat.
@@ -243,6 +269,8 @@ pub struct Outcome {
     pub attachments: Vec<Attachment>,
     /// Where the whole output is, relative to the session folder, if `content` is not all of it. Already synced.
     pub output_file: Option<String>,
+    /// The tools whose schemas `content` holds whole.
+    pub fetched: Vec<String>,
 }
 
 impl Outcome {
@@ -254,6 +282,7 @@ impl Outcome {
             detail: None,
             attachments: Vec::new(),
             output_file: None,
+            fetched: Vec::new(),
         }
     }
 

@@ -8,14 +8,16 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use super::Turn;
-use super::journal::{Journal, has_effects, label, locked};
+use super::journal::{Journal, has_effects, label, locked, title};
 use super::resume::open_operations_of;
-use crate::call::checked::{CheckedCall, check};
+use crate::call::checked::{CheckedCall, check_knowing};
 use crate::call::committed::{Budget, Item, Settlement, commit};
 use crate::call::executed::{self, Executed, Ground, execute};
+use crate::call::fanned::is_failure;
 use crate::call::planned::{Answer, Next, OpenOperation, Parked, Planned, Ready, Situation, plan};
 use crate::call::repeated::{self, Prospect};
 use crate::call::settled::Decisions;
+use crate::call::unwrapped::tool_name;
 use crate::clock;
 use crate::mask;
 use crate::permission::{Rule, host_verdict};
@@ -34,10 +36,19 @@ pub enum Dispatched {
     Answered,
     /// pending.json is on disk.
     Suspended(PendingFile),
-    /// `--on-ask fail`: these rules would have allowed what asked.
-    WouldAsk(Vec<Rule>),
+    /// `--on-ask fail`.
+    WouldAsk(WouldAsk),
     /// The interrupt was raised; every call of the reply that must have a result has one.
     Interrupted,
+}
+
+/// What asked where nobody may be asked.
+#[derive(Debug, Default)]
+pub struct WouldAsk {
+    /// These would have allowed it.
+    pub rules: Vec<Rule>,
+    /// Questions alone asked.
+    pub questions_alone: bool,
 }
 
 impl Turn<'_> {
@@ -50,7 +61,7 @@ impl Turn<'_> {
         let registry = Arc::clone(&self.registry);
         let decisions = pending.map(Decisions::of).unwrap_or_default();
         loop {
-            let operations = self.open_operations(&calls, &registry, truncated);
+            let (operations, denied_index) = self.open_operations(&calls, &registry, truncated);
             let world = self.look(&operations, decisions);
             let limit = self.operations_max();
             // What ran before may have changed where the rules' paths lead.
@@ -61,7 +72,7 @@ impl Turn<'_> {
                 memory: &self.memory,
                 rules: &self.rules,
                 decisions,
-                denied_index: self.denied_index(&calls, &operations),
+                denied_index,
                 failed: &self.failed(&calls),
                 trailing_reads: self.settings.trailing_reads,
                 on_ask: self.settings.on_ask,
@@ -85,42 +96,52 @@ impl Turn<'_> {
         }
     }
 
-    /// The operations of the reply that have no result, checked.
+    /// The operations of the reply that have no result, checked; and the index of the first operation of all that a
+    /// person denied, as far as that is recorded.
     fn open_operations<'a>(
         &self,
         calls: &'a [ToolCall],
         registry: &'a Registry,
         truncated: bool,
-    ) -> Vec<OpenOperation<'a>> {
+    ) -> (Vec<OpenOperation<'a>>, Option<u64>) {
         let mut operations = Vec::new();
+        let mut denied_index = None;
         let mut index = 0;
+        let mut fetched = self.history().fetched().clone();
         for call in calls {
             let Some((_, progress)) = self.history().call(&call.id) else { continue };
+            let denied = progress.operations.iter().find(|(_, operation)| is_denied_by_person(operation));
+            if let Some((number, _)) = denied {
+                denied_index.get_or_insert(index + number.map_or(0, |number| u64::from(number).saturating_sub(1)));
+            }
             if !progress.is_open() {
                 index += progress.operation_count();
                 continue;
             }
-            let stops = registry.find(&call.name).and_then(|tool| tool.fan_out.as_ref());
+            let name = tool_name(call);
+            let stops = registry.find(&name).and_then(|tool| tool.fan_out.as_ref());
             let stops = stops.is_some_and(|(fan_out, _)| fan_out.on_error == OnError::Stop);
-            for (id, checked) in check(call, registry, truncated) {
+            for (id, checked) in check_knowing(call, registry, truncated, &mut fetched) {
                 let recorded = progress.operations.get(&id.operation).is_some_and(|one| one.result.is_some());
                 if !recorded {
-                    operations.push(OpenOperation { id, name: &call.name, checked, index, stops });
+                    operations.push(OpenOperation { id, name: name.clone(), checked, index, stops });
                 }
                 index += 1;
             }
         }
-        operations
+        (operations, denied_index)
     }
 
-    /// By call: its first operation whose result is recorded and no success.
+    /// By call: its first operation that is recorded as a failure. One that was started counts as failed unless it ended
+    /// well: nothing may be built on it.
     fn failed(&self, calls: &[ToolCall]) -> HashMap<String, u32> {
         let mut failed = HashMap::new();
         for call in calls {
             let operations = self.history().call(&call.id).map(|(_, progress)| &progress.operations);
             let first = operations.into_iter().flatten().find_map(|(number, operation)| {
                 let result = operation.result.as_ref()?;
-                number.filter(|_| result.status != ResultStatus::Ok)
+                let came_to_nothing = result.status == ResultStatus::Cancelled && operation.start.is_some();
+                number.filter(|_| is_failure(result.status) || came_to_nothing)
             });
             if let Some(number) = first {
                 failed.insert(call.id.clone(), number);
@@ -159,28 +180,8 @@ impl Turn<'_> {
         }
     }
 
-    /// The last operation of the first call of the reply that a person denied, as far as that is recorded.
-    fn denied_index(&self, calls: &[ToolCall], open: &[OpenOperation<'_>]) -> Option<u64> {
-        let is_denial = |operation: &OperationProgress| {
-            operation.decision.as_ref().is_some_and(|decision| {
-                decision.decision == Decision::Deny && decision.auto_decided_by.scope == Scope::Person
-            })
-        };
-        let denied = calls.iter().position(|call| {
-            self.history().call(&call.id).is_some_and(|(_, progress)| progress.operations.values().any(is_denial))
-        })?;
-        // The first open operation behind that call is the first that the denial is about.
-        let behind =
-            |operation: &&OpenOperation<'_>| calls.iter().skip(denied + 1).any(|call| call.id == operation.id.call_id);
-        open.iter().find(behind).map(|operation| operation.index.saturating_sub(1))
-    }
-
-    pub(super) fn budget(&self, round: &Round) -> Budget {
-        let used: usize =
-            round.calls.iter().filter_map(|call| call.result.as_ref()).map(|result| result.content.len()).sum();
-        let bytes = |value: u64| usize::try_from(value).unwrap_or(usize::MAX);
-        let (result_bytes, round_bytes) = (bytes(self.settings.result_bytes), bytes(self.settings.round_result_bytes));
-        Budget::new(result_bytes, round_bytes, round.calls.len(), used)
+    fn budget(&self, round: &Round) -> Budget {
+        Budget::of(round, self.settings.result_bytes, self.settings.round_result_bytes)
     }
 
     /// Runs the operations of a group together, or its single one alone, and commits it with the answers around it, in
@@ -217,8 +218,10 @@ impl Turn<'_> {
                         !executed.begun && executed.stopped_by.is_none() && !has_effects(ready) && listed
                     };
                     if let Some(executed) = executed.filter(|executed| !stays(executed)) {
-                        let id = planned.id.clone();
-                        items.push(Settlement::of_execution(id, planned.name, &executed).into());
+                        let settlement = Settlement::of_execution(planned.id.clone(), planned.name, &executed);
+                        // What was answered from its neighbour's result was never begun.
+                        let begun = executed.begun && executed.outcome.code != Some(repeated::CODE);
+                        items.push(if begun { settlement.titled(title(ready)) } else { settlement }.into());
                     }
                 }
                 Next::Answered(answer) => {
@@ -248,7 +251,7 @@ impl Turn<'_> {
             let Next::RunUnlessRepeated { of, ready } = &planned.next else { continue };
             let first = executed.get(of).filter(|first| first.outcome.status == ResultStatus::Ok);
             let own = if let Some(first) = first {
-                let outcome = Outcome { code: Some("repeated"), ..first.outcome.clone() };
+                let outcome = Outcome { code: Some(repeated::CODE), ..first.outcome.clone() };
                 Some(Executed { outcome, duration: Duration::ZERO, begun: true, stopped_by: None })
             } else {
                 let (mut own, told) = self.execute_ready(&[ready], world, budget)?;
@@ -271,6 +274,8 @@ impl Turn<'_> {
             }
         } else if let Some(result) = progress.operations.get(&id.operation).and_then(|one| one.result.as_ref())
             && result.status == ok
+            // Asked for alone, it may say more than its share of a call let it.
+            && result.output_file.is_none()
         {
             memory.remember(prospect, &result.content, &result.attachments, result.output_file.as_deref());
         }
@@ -366,17 +371,18 @@ impl Turn<'_> {
     fn close(&mut self, planned: Vec<Planned<'_>>, budget: &mut Budget) -> anyhow::Result<Dispatched> {
         let mut settlements = Vec::new();
         let mut waiting = Vec::new();
-        let mut would_ask = None;
+        let mut would_ask: Option<WouldAsk> = None;
         for planned in planned {
             match planned.next {
                 Next::Answered(answer) => {
                     settlements.push(Settlement::of_answer(planned.id, planned.name, answer).into());
                 }
-                Next::WouldAsk { answer, grant } => {
-                    let rules: &mut Vec<Rule> = would_ask.get_or_insert_default();
+                Next::WouldAsk { answer, needs, grant } => {
+                    let asked = would_ask.get_or_insert(WouldAsk { questions_alone: true, ..WouldAsk::default() });
+                    asked.questions_alone &= needs != Needs::Approval;
                     for rule in grant.unwrap_or_default() {
-                        if !rules.contains(&rule) {
-                            rules.push(rule);
+                        if !asked.rules.contains(&rule) {
+                            asked.rules.push(rule);
                         }
                     }
                     settlements.push(Settlement::of_answer(planned.id, planned.name, answer).into());
@@ -389,8 +395,8 @@ impl Turn<'_> {
         if !settlements.is_empty() {
             commit(&mut self.log, self.folder, self.reporter, budget, settlements, Vec::new())?;
         }
-        if let Some(rules) = would_ask {
-            return Ok(Dispatched::WouldAsk(rules));
+        if let Some(asked) = would_ask {
+            return Ok(Dispatched::WouldAsk(asked));
         }
         if waiting.is_empty() {
             return Ok(Dispatched::Answered);
@@ -430,7 +436,7 @@ impl Turn<'_> {
                 pending.is_some_and(|file| file.calls.iter().any(|one| one.id == call_id && one.operation.is_some()))
             });
             let stays = |id: &OperationId| pending.is_some_and(|file| file.call(id).is_some());
-            items.extend(open.into_iter().filter(|id| !stays(id)).map(|id| interrupted(id, &call.name).into()));
+            items.extend(open.into_iter().filter(|id| !stays(id)).map(|id| interrupted(id, &tool_name(call)).into()));
         }
         commit(&mut self.log, self.folder, self.reporter, budget, items, Vec::new())
     }
@@ -447,7 +453,8 @@ fn next_run(planned: &[Planned<'_>]) -> Option<usize> {
             // What is left to the repair holds back nothing that was approved behind it.
             Next::Answered(_) | Next::Strand => {}
             Next::Run(ready) | Next::RunUnlessRepeated { ready, .. } => {
-                if last.is_some_and(|last| !run_together(last, ready)) {
+                let waits = matches!(planned.next, Next::RunUnlessRepeated { .. }) && is_stopped_by_failures(ready);
+                if last.is_some_and(|last| waits || !run_together(last, ready)) {
                     return end;
                 }
                 last = Some(ready);
@@ -457,6 +464,20 @@ fn next_run(planned: &[Planned<'_>]) -> Option<usize> {
         }
     }
     end
+}
+
+/// Whether a failure before it in its call keeps an operation from running. What repeats another one is known last of a
+/// group, too late for that; so it waits for the next.
+fn is_stopped_by_failures(ready: &Ready<'_>) -> bool {
+    let fan_out = ready.call.tool.fan_out.as_ref().filter(|_| ready.call.id.operation.is_some());
+    fan_out.is_some_and(|(fan_out, _)| fan_out.on_error == OnError::Stop)
+}
+
+fn is_denied_by_person(operation: &OperationProgress) -> bool {
+    operation
+        .decision
+        .as_ref()
+        .is_some_and(|decision| decision.decision == Decision::Deny && decision.auto_decided_by.scope == Scope::Person)
 }
 
 /// Whether two neighbours may run beside each other.
@@ -470,13 +491,15 @@ fn run_together(one: &Ready<'_>, other: &Ready<'_>) -> bool {
 
 fn pending_call(parked: Parked<'_>) -> PendingCall {
     let before = parked.before;
+    let needs = Needs::of(&parked.assessment.preview);
     PendingCall {
         id: parked.call.id.call_id.clone(),
         operation: parked.call.id.operation,
         name: parked.call.tool.name().to_owned(),
         arguments: parked.call.arguments,
-        needs: Needs::Approval,
-        why: Some(mask::apply(&parked.why).into_owned()),
+        needs,
+        // A question says itself why it asks.
+        why: Some(mask::apply(&parked.why).into_owned()).filter(|_| needs == Needs::Approval),
         summary: Some(mask::apply(&parked.assessment.summary).into_owned()),
         preview: Some(parked.assessment.preview.masked()),
         grant: parked.grant,

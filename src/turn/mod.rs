@@ -8,6 +8,7 @@ pub mod dispatch;
 pub mod ending;
 pub mod images;
 mod journal;
+pub mod offered;
 pub mod prompt;
 pub mod resume;
 pub mod rounds;

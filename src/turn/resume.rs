@@ -1,18 +1,24 @@
 //! Closing what an earlier invocation left open, before anything else happens.
 
 use super::Turn;
-use crate::call::committed::{Item, Settlement, commit};
+use crate::call::checked::check;
+use crate::call::committed::{Budget, Item, Settlement, commit};
 use crate::call::fanned::operation_count;
 use crate::call::planned::Answer;
 use crate::call::settled;
+use crate::call::unwrapped::tool_name;
+use crate::report::Reporter;
+use crate::session::folder::SessionFolder;
 use crate::session::history::{CallProgress, History};
-use crate::session::pending::{PendingCall, PendingFile};
+use crate::session::log::Log;
+use crate::session::pending::PendingFile;
 use crate::session::record::{
     DecidedBy, Decision, OperationId, PlannedFile, ResultStatus, Scope, ToolCall, ToolStartRecord, TurnStatus,
 };
+use crate::tool::Overlay;
 use crate::tool::patch::recover::{Recovery, clean_temporary_files, recover};
 use crate::tool::patch::write::State;
-use crate::workspace::Workspace;
+use crate::workspace::{Workspace, World};
 
 /// `reason` of every result that a repair made.
 pub const REPAIR_REASON: &str = "unanswered_tool_call_repair";
@@ -34,7 +40,7 @@ pub fn repair_orphaned_tool_calls(
         for id in open_operations_of(call, progress, &numbered) {
             if !keeps(&id) {
                 let start = progress.operations.get(&id.operation).and_then(|operation| operation.start.as_ref());
-                settlements.push(repair(id, &call.name, start, &recover));
+                settlements.push(repair(id, &tool_name(call), start, &recover));
             }
         }
     }
@@ -48,7 +54,7 @@ pub fn open_operations_of(
     numbered: &impl Fn(&str) -> bool,
 ) -> Vec<OperationId> {
     let has_numbers = progress.operations.keys().any(Option::is_some) || numbered(&call.id);
-    let count = has_numbers.then(|| operation_count(&call.arguments)).flatten();
+    let count = has_numbers.then(|| operation_count(call)).flatten();
     let Some(count) = count.and_then(|count| u32::try_from(count).ok()) else {
         return vec![OperationId::whole(&call.id)];
     };
@@ -134,7 +140,8 @@ impl Turn<'_> {
         self.commit_repairs(settlements)
     }
 
-    /// Before a new prompt: a recorded denial becomes its result, all else is repaired, and the old turn is over.
+    /// Before a new prompt: a recorded denial or answer becomes its result, all else is repaired, and the old turn is
+    /// over.
     pub fn drop_pending(&mut self, pending: &PendingFile) -> anyhow::Result<()> {
         let mut settlements = repair_orphaned_tool_calls(
             self.history(),
@@ -146,13 +153,15 @@ impl Turn<'_> {
         // file says of it.
         for settlement in &mut settlements {
             let started = self.history().operation(&settlement.id).is_some_and(|one| one.start.is_some());
-            let denied = |call: &&PendingCall| {
-                call.operation_id() == settlement.id && matches!(call.decision, Some(Decision::Deny | Decision::Stale))
+            let listed = pending.calls.iter().find(|call| call.operation_id() == settlement.id);
+            let Some(call) = listed.filter(|_| !started) else { continue };
+            let answer: Answer = match call.decision {
+                Some(Decision::Deny | Decision::Stale) => settled::refusal(call),
+                // The file alone cannot make an answer the result of a call that asked nothing.
+                Some(Decision::Answer) if self.is_question(&settlement.id) => settled::answered(call),
+                Some(Decision::Answer | Decision::Approve | Decision::Allow) | None => continue,
             };
-            if let Some(call) = pending.calls.iter().find(denied).filter(|_| !started) {
-                let answer: Answer = settled::refusal(call);
-                *settlement = Settlement::of_answer(call.operation_id(), &call.name, answer);
-            }
+            *settlement = Settlement::of_answer(call.operation_id(), &call.name, answer);
         }
         self.commit_repairs(settlements)?;
         self.append_turn_end(TurnStatus::Dropped, None)?;
@@ -160,20 +169,64 @@ impl Turn<'_> {
         PendingFile::remove(self.folder)
     }
 
-    fn commit_repairs(&mut self, settlements: Vec<Settlement>) -> anyhow::Result<()> {
-        let mut items: Vec<Item> = settlements.into_iter().map(Item::from).collect();
-        // A kill between the last operation's result and the call's own: nothing is left but to fold.
-        for (call, progress) in self.history().open_calls() {
-            if open_operations_of(call, progress, &|_| false).is_empty() {
-                items.push(Item::Recorded(OperationId::whole(&call.id)));
-            }
-        }
-        if items.is_empty() {
-            return Ok(());
-        }
-        let Some(mut budget) = self.history().last_round().map(|round| self.budget(round)) else { return Ok(()) };
-        commit(&mut self.log, self.folder, self.reporter, &mut budget, items, Vec::new())
+    /// Whether an operation of the conversation is one that asks a person something.
+    fn is_question(&self, id: &OperationId) -> bool {
+        let Some((call, _)) = self.history().call(&id.call_id) else { return false };
+        let operations = check(call, &self.registry, false);
+        let Some((_, Ok(checked))) = operations.into_iter().find(|(one, _)| one == id) else { return false };
+        let mut world = World::default();
+        self.with_surroundings(|surroundings| checked.tool.tool.look(&checked.arguments, surroundings, &mut world));
+        let assessed = checked.tool.tool.assess(&checked.arguments, &world, &Overlay::new());
+        assessed.is_ok_and(|assessment| assessment.preview.is_question())
     }
+
+    fn commit_repairs(&mut self, settlements: Vec<Settlement>) -> anyhow::Result<()> {
+        let limits = (self.settings.result_bytes, self.settings.round_result_bytes);
+        commit_repairs(&mut self.log, self.folder, self.reporter, limits, settlements)
+    }
+}
+
+/// Answers every call that a copy of a session has open: nothing waits there, and nothing goes on.
+pub fn close_copy(
+    log: &mut Log,
+    folder: &SessionFolder,
+    pending: Option<&PendingFile>,
+    workspace: &Workspace,
+    reporter: &Reporter,
+) -> anyhow::Result<()> {
+    let settlements = repair_orphaned_tool_calls(
+        log.history(),
+        |_| false,
+        |call_id| pending.is_some_and(|file| is_numbered(file, call_id)),
+        |files| recovery_of(files, workspace),
+    );
+    let limits = log
+        .history()
+        .user()
+        .map_or((u64::MAX, u64::MAX), |user| (user.settings.result_bytes, user.settings.round_result_bytes));
+    commit_repairs(log, folder, reporter, limits, settlements)
+}
+
+fn commit_repairs(
+    log: &mut Log,
+    folder: &SessionFolder,
+    reporter: &Reporter,
+    (result_bytes, round_result_bytes): (u64, u64),
+    settlements: Vec<Settlement>,
+) -> anyhow::Result<()> {
+    let mut items: Vec<Item> = settlements.into_iter().map(Item::from).collect();
+    // A kill between the last operation's result and the call's own: nothing is left but to fold.
+    for (call, progress) in log.history().open_calls() {
+        if open_operations_of(call, progress, &|_| false).is_empty() {
+            items.push(Item::Recorded(OperationId::whole(&call.id)));
+        }
+    }
+    if items.is_empty() {
+        return Ok(());
+    }
+    let Some(round) = log.history().latest_round() else { return Ok(()) };
+    let mut budget = Budget::of(round, result_bytes, round_result_bytes);
+    commit(log, folder, reporter, &mut budget, items, Vec::new())
 }
 
 /// Whether the file lists operations of that call one by one.

@@ -1,7 +1,7 @@
 //! The loop of rounds: a request, a reply on disk, its calls answered, the next request; until an ending.
 
 use super::Turn;
-use super::dispatch::Dispatched;
+use super::dispatch::{Dispatched, WouldAsk};
 use super::images::Images;
 use super::prompt::{build_messages, violations};
 use crate::call::proposed::take_in;
@@ -9,7 +9,6 @@ use crate::clock;
 use crate::exit::Signal;
 use crate::interrupt::Cause;
 use crate::mask;
-use crate::permission::Rule;
 use crate::provider::{Finish, Progress, ProviderError, Reply, Request};
 use crate::report::event::Event;
 use crate::session::pending::PendingFile;
@@ -21,8 +20,8 @@ pub enum Ending {
     /// With the assistant's answer.
     Completed,
     Suspended(PendingFile),
-    /// `--on-ask fail`; the rules that would have allowed what asked.
-    WouldAsk(Vec<Rule>),
+    /// `--on-ask fail`.
+    WouldAsk(WouldAsk),
     Provider(ProviderError),
     Limit(Limit),
     Interrupted(Signal),
@@ -88,13 +87,13 @@ impl Turn<'_> {
                 None
             }
             Dispatched::Suspended(file) => Some(Ending::Suspended(file)),
-            Dispatched::WouldAsk(rules) => {
+            Dispatched::WouldAsk(asked) => {
                 if pending.is_some() {
                     self.repair(|_| false)?;
                     self.log.barrier()?;
                     PendingFile::remove(self.folder)?;
                 }
-                Some(Ending::WouldAsk(rules))
+                Some(Ending::WouldAsk(asked))
             }
             Dispatched::Interrupted => Some(self.interrupted()),
         })
@@ -161,9 +160,10 @@ impl Turn<'_> {
         let images = Images::of(self.folder, self.connected.takes_images);
         let messages = build_messages(self.history(), images);
         let tools = self.registry.advertised();
+        let system = self.settings.system_prompt();
         let request = Request {
             model: &self.connected.model_name,
-            system: &self.settings.system,
+            system: &system,
             messages: &messages,
             tools: &tools,
             max_tokens: self.settings.max_tokens,

@@ -1,5 +1,7 @@
 //! What a turn is started with, and what an explicit option of a continuation changes of it.
 
+use std::borrow::Cow;
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use anyhow::Context;
@@ -53,6 +55,8 @@ impl TurnSettings {
             trailing_reads: config.dispatch.trailing_reads,
             concurrency: concurrency(config),
             fan_out: config.fan_out(),
+            tools: BTreeMap::new(),
+            deferred: String::new(),
         };
         settings.take_numbers(options);
         let files = instructions(config, options, workspace)?;
@@ -101,6 +105,14 @@ impl TurnSettings {
             Some(cli::OnAsk::Fail) => OnAsk::Fail,
             None => self.on_ask,
         };
+    }
+
+    /// The whole system prompt, the same bytes all turn.
+    pub fn system_prompt(&self) -> Cow<'_, str> {
+        if self.deferred.is_empty() {
+            return Cow::Borrowed(&self.system);
+        }
+        Cow::Owned(format!("{}\n{}", self.system, self.deferred))
     }
 
     /// The bounds of a tool's work.

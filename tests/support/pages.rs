@@ -70,7 +70,7 @@ fn serve(mut stream: TcpStream, answering: impl FnOnce() -> usize) {
     let head = String::from_utf8_lossy(&head);
     let path = head.split(' ').nth(1).unwrap_or_default();
     let (status, field, body): (&str, &str, &[u8]) = match path {
-        "/page" => ("200 OK", "Content-Type: text/html", b"<title>Page</title><p>It says <b>this</b>"),
+        "/page" | "/raw" => ("200 OK", "Content-Type: text/html", b"<title>Page</title><p>It says <b>this</b>"),
         "/text" => ("200 OK", "Content-Type: text/plain", b"plain words\n"),
         "/json" => ("200 OK", "Content-Type: application/json", br#"{"a": 1}"#),
         "/bytes" => ("200 OK", "Content-Type: application/octet-stream", b"\x00\x01\x02\xff"),

@@ -102,7 +102,7 @@ impl Table {
             .enumerate()
             .map(|(index, call)| OpenOperation {
                 id: OperationId::whole(&call.id),
-                name: &call.name,
+                name: call.name.as_str().into(),
                 checked: check(call, &self.registry, false).remove(0).1,
                 index: index as u64,
                 stops: false,
@@ -147,7 +147,7 @@ fn brief(planned: &Planned<'_>) -> String {
         Next::RunUnlessRepeated { of, .. } => format!("run unless {of}"),
         Next::Carry { .. } => "carry".to_owned(),
         Next::Strand => "strand".to_owned(),
-        Next::WouldAsk { answer, grant } => {
+        Next::WouldAsk { answer, needs: _, grant } => {
             format!("{} with {} rules", answer.code, grant.as_ref().map_or(0, Vec::len))
         }
     }

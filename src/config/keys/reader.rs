@@ -3,6 +3,7 @@
 use std::ops::{Range, RangeInclusive};
 
 use anyhow::Result;
+use serde_json::{Map, Value};
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
@@ -53,6 +54,28 @@ pub(super) fn entries<'t>(table: &'t DeTable<'t>) -> Vec<Entry<'t>> {
         .collect();
     entries.sort_by_key(|entry| entry.key_at);
     entries
+}
+
+fn json_of_table(table: &DeTable<'_>) -> Result<Value, String> {
+    let entries = table.iter().map(|(key, value)| Ok((key.get_ref().to_string(), json_of(value.get_ref())?)));
+    entries.collect::<Result<Map<String, Value>, String>>().map(Value::Object)
+}
+
+fn json_of(value: &DeValue<'_>) -> Result<Value, String> {
+    match value {
+        DeValue::String(text) => Ok(Value::from(text.as_ref())),
+        DeValue::Integer(number) => i64::from_str_radix(number.as_str(), number.radix())
+            .map(Value::from)
+            .map_err(|_| format!("the number {number}, which is too large")),
+        DeValue::Float(number) => {
+            let finite = number.as_str().parse().ok().and_then(serde_json::Number::from_f64);
+            finite.map(Value::Number).ok_or_else(|| format!("the number {number}, which JSON has not"))
+        }
+        DeValue::Boolean(value) => Ok(Value::from(*value)),
+        DeValue::Datetime(_) => Err("a date, which JSON has not".to_owned()),
+        DeValue::Array(values) => values.iter().map(|value| json_of(value.get_ref())).collect(),
+        DeValue::Table(table) => json_of_table(table),
+    }
 }
 
 impl Entry<'_> {
@@ -142,6 +165,12 @@ impl<'a> Reader<'a> {
             .and_then(|number| u64::from_str_radix(number.as_str(), number.radix()).ok())
             .filter(|number| range.contains(number));
         number.ok_or_else(|| self.wrong(entry, &format!("a whole number from {} to {}", range.start(), range.end())))
+    }
+
+    /// A table as JSON; a date, which JSON has not, is an error.
+    pub(super) fn json_object(&self, entry: &Entry<'_>) -> Result<Value> {
+        let table = self.table(entry)?;
+        json_of_table(table).map_err(|what| self.error(entry, &format!("`{}` holds {what}", entry.key)))
     }
 
     /// True, false, or one word.

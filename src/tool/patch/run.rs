@@ -20,13 +20,13 @@ type Present = BTreeMap<PathBuf, Option<(Arc<[u8]>, Attributes)>>;
 pub(super) fn run(work: &Work<'_>) -> Outcome {
     match prepared(work) {
         Ok((places, present, changes)) => written(work, &places, &present, &changes),
-        Err(outcome) => outcome,
+        Err(refusal) => refusal.into(),
     }
 }
 
-fn prepared<'w>(work: &'w Work<'_>) -> Result<(Places<'w>, Present, Vec<FileChange>), Outcome> {
+fn prepared<'w>(work: &'w Work<'_>) -> Result<(Places<'w>, Present, Vec<FileChange>), Refusal> {
     let places = Places::open(work.surroundings.workspace)
-        .map_err(|error| Outcome::error("io_error", format!("the root folder cannot be opened: {error}")))?;
+        .map_err(|error| Refusal::new("io_error", format!("the root folder cannot be opened: {error}")))?;
     let edits = edits::parse(work.arguments)?;
     ensure_as_permitted(work.files, &places)?;
     let mut present = Present::new();
@@ -57,7 +57,7 @@ fn content((bytes, attributes): &(Arc<[u8]>, Attributes)) -> Content {
     Content { bytes: bytes.clone(), executable, may_be_told: true }
 }
 
-fn ensure_as_permitted(files: &[PlannedFile], places: &Places<'_>) -> Result<(), Outcome> {
+fn ensure_as_permitted(files: &[PlannedFile], places: &Places<'_>) -> Result<(), Refusal> {
     for file in files {
         let found =
             places.read(&file.path).map_err(|error| stale(&file.path, &format!("it cannot be read: {error}")))?;
@@ -68,9 +68,9 @@ fn ensure_as_permitted(files: &[PlannedFile], places: &Places<'_>) -> Result<(),
     Ok(())
 }
 
-fn stale(path: &str, why: &str) -> Outcome {
+fn stale(path: &str, why: &str) -> Refusal {
     let content = format!("{path} is no longer what this patch was made on ({why}); nothing was written");
-    Outcome { detail: Some(format!("read {path} again")), ..Outcome::error("stale", content) }
+    Refusal::new("stale", content).detail(format!("read {path} again"))
 }
 
 fn written(work: &Work<'_>, places: &Places<'_>, present: &Present, changes: &[FileChange]) -> Outcome {

@@ -42,7 +42,7 @@ Examples:
   git diff | attini tell --stdin 'review this change'
   attini approve call_2 --grant session
   attini deny call_2 --reason 'use the fixture instead'
-  attini --output json status | jq .exit_code"
+  attini --output json status | jq -r .state"
 )]
 pub struct Cli {
     #[command(flatten)]
@@ -119,11 +119,7 @@ pub enum Command {
     Diff(DiffArguments),
     Show(ShowArguments),
     Tools(ToolsArguments),
-    /// Verify every invariant of the session's files
-    ///
-    /// Reads the whole log and prints each violation with its file and line; exits with 16 if there is one. Changes
-    /// nothing.
-    Check,
+    Check(CheckArguments),
     Undo(UndoArguments),
     Rules(RulesArguments),
     Sessions(SessionsArguments),
@@ -150,7 +146,7 @@ impl Command {
             Self::Diff(_) => "diff",
             Self::Show(_) => "show",
             Self::Tools(_) => "tools",
-            Self::Check => "check",
+            Self::Check(_) => "check",
             Self::Undo(_) => "undo",
             Self::Rules(_) => "rules",
             Self::Sessions(_) => "sessions",
@@ -173,7 +169,7 @@ impl Command {
             | Self::Diff(_)
             | Self::Show(_)
             | Self::Tools(_)
-            | Self::Check
+            | Self::Check(_)
             | Self::Undo(_)
             | Self::Rules(_)
             | Self::Sessions(_)
@@ -256,6 +252,10 @@ pub struct DenyArguments {
     /// What the model is told
     #[arg(long, value_name = "TEXT")]
     pub reason: Option<String>,
+
+    /// Refuse (17) unless pending.json has this digest
+    #[arg(long, value_name = "DIGEST")]
+    pub if_digest: Option<String>,
 
     #[command(flatten)]
     pub turn: TurnOptions,
@@ -428,6 +428,26 @@ pub struct DiffArguments {
     /// One pending patch alone
     #[arg(value_name = "ID")]
     pub id: Option<String>,
+}
+
+/// Verify every invariant of the session's files
+///
+/// Reads the whole log and prints each violation with its file and line; exits with 16 if there is one. Changes nothing
+/// without --repair.
+#[derive(Debug, Clone, Args)]
+#[command(after_long_help = "\
+Examples:
+  attini check
+  attini check --repair")]
+pub struct CheckArguments {
+    /// Mend what can be mended without forgetting anything that was done, and keep the originals
+    ///
+    /// Lines of the log that say nothing, or say something twice, are taken out; each call that would never get a result
+    /// gets one (unknown where a line that cannot be read may have told of it); a pending.json that is of no use is set
+    /// aside. The files as they were stay beside, as conversation.jsonl.before-repair-TIME and
+    /// pending.json.before-repair-TIME. If anything cannot be mended, nothing is changed, and the exit code is 16.
+    #[arg(long)]
+    pub repair: bool,
 }
 
 /// Replay the conversation

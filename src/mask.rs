@@ -100,6 +100,17 @@ pub fn json_text(text: &str) -> Cow<'_, str> {
     if clean == read { masked } else { Cow::Owned(clean.to_string()) }
 }
 
+/// As [`apply`], for text that may not be UTF-8.
+pub fn apply_bytes(text: &[u8]) -> Cow<'_, [u8]> {
+    let mut stream = Stream::new();
+    if stream.finders.iter().all(|finder| finder.find(text).is_none()) {
+        return Cow::Borrowed(text);
+    }
+    let mut masked = stream.push(text);
+    masked.extend(stream.finish());
+    Cow::Owned(masked)
+}
+
 /// Masks a stream of bytes that comes in pieces of any size; what may be the beginning of a key is held back until the
 /// next piece tells.
 pub struct Stream {
@@ -236,6 +247,8 @@ mod tests {
             out.extend(stream.finish());
             assert_eq!(String::from_utf8_lossy(&out), expected, "pieces of {size} bytes");
         }
+        assert_eq!(apply_bytes(whole.as_bytes()), expected.as_bytes());
+        assert_eq!(apply_bytes(b"\xffsk-mask-01"), b"\xffsk-mask-01".as_slice());
     }
 
     #[test]

@@ -71,7 +71,7 @@ fn past_the_turns_calls_the_rest_of_the_reply_is_answered_and_the_turn_ends() {
     assert_eq!((&outcome["tool_calls"], &outcome["pending"]), (&json!(5), &json!([])));
     assert_eq!(case.order(), ["x"]);
     for id in ["call_2", "call_3", "call_4"] {
-        assert_eq!(case.outcome_of(id).1, "limit", "{id}");
+        assert_eq!(case.outcome_of(id).1, "turn_limit", "{id}");
     }
     assert_eq!(end(&case), reached("tool_calls"));
     assert_eq!(case.server().request_count(), 1);
@@ -85,7 +85,7 @@ fn every_call_counts_whatever_became_of_it() {
     let case = case().script([reply().call("unknown", json!({})).read("missing"), reply().mark("x").mark("y")]);
     case.run(["tell", "go", "--max-tool-calls", "3"]).exit(14);
     assert_eq!(case.order(), ["x"]);
-    assert_eq!(case.outcome_of("call_4").1, "limit");
+    assert_eq!(case.outcome_of("call_4").1, "turn_limit");
     let exact = self::case().script([reply().mark("x").mark("y"), reply().text("done")]);
     exact.run(["tell", "go", "--max-tool-calls", "2"]).exit(0);
 }

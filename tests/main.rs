@@ -5,6 +5,7 @@ mod support;
 
 mod adversity;
 mod bad_input;
+mod check_table;
 mod decisions;
 mod deferral;
 mod diff;

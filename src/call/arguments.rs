@@ -127,6 +127,7 @@ fn is_at_most(value: &Value, depth: usize) -> bool {
 }
 
 fn unreadable(what: &str, text: &str) -> Refusal {
+    let text = crate::mask::apply(text);
     let mut excerpt: String = text.chars().take(EXCERPT_CHARACTERS_MAX).collect();
     let left = text.chars().count().saturating_sub(EXCERPT_CHARACTERS_MAX);
     if left > 0 {

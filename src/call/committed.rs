@@ -245,6 +245,12 @@ impl Budget {
         }
     }
 
+    /// For results of several rounds, each bounded for itself.
+    pub fn of_each(result_bytes: u64) -> Self {
+        let result_bytes = usize::try_from(result_bytes).unwrap_or(usize::MAX);
+        Self { result_bytes, round_bytes: usize::MAX, reserved_bytes: 0 }
+    }
+
     /// What the next result may have, with so many still to come behind it.
     fn of_next(&self, behind: usize) -> usize {
         let free = self.round_bytes.saturating_sub(self.reserved_bytes.saturating_mul(behind));
@@ -264,6 +270,22 @@ pub fn commit(
     mut events: Vec<Event>,
 ) -> anyhow::Result<()> {
     let turn = log.history().turn();
+    events.extend(append_all(log, folder, budget, items)?);
+    log.barrier()?;
+    for event in &events {
+        reporter.tell(Some(turn), event);
+    }
+    Ok(())
+}
+
+/// Appends what is settled in the order given, without a sync, and returns what is to be told once it is on disk.
+pub fn append_all(
+    log: &mut Log,
+    folder: &SessionFolder,
+    budget: &mut Budget,
+    items: Vec<Item>,
+) -> anyhow::Result<Vec<Event>> {
+    let mut events = Vec::new();
     let mut items = items.into_iter().peekable();
     while let Some(item) = items.next() {
         let call_id = item.call_id().to_owned();
@@ -275,11 +297,7 @@ pub fn commit(
             events.push(record(log, folder, budget, folded)?);
         }
     }
-    log.barrier()?;
-    for event in &events {
-        reporter.tell(Some(turn), event);
-    }
-    Ok(())
+    Ok(events)
 }
 
 /// Appends one result, without a sync, and returns what is to be told once it is on disk.

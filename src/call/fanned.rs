@@ -264,7 +264,7 @@ pub fn fold(parts: &[Part<'_>]) -> (ResultStatus, String) {
 }
 
 /// The word of a frame.
-fn word(status: ResultStatus) -> &'static str {
+pub fn word(status: ResultStatus) -> &'static str {
     match status {
         ResultStatus::Ok => "ok",
         ResultStatus::Error => "error",

@@ -31,6 +31,14 @@ pub struct OpenOperation<'a> {
     pub stops: bool,
 }
 
+/// Which limit the calls of a reply meet.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CallLimit {
+    Reply,
+    /// Smaller replies are of no use then.
+    Turn,
+}
+
 /// What a plan depends on, the operations aside.
 #[derive(Clone, Copy)]
 pub struct Situation<'s, 'a> {
@@ -47,8 +55,8 @@ pub struct Situation<'s, 'a> {
     pub on_ask: OnAsk,
     /// How many operations of this reply may run; the rest meet a limit.
     pub operations_max: u64,
-    /// Which limit that is, in words for the model.
-    pub limit: &'s str,
+    /// Which limit that is.
+    pub limit: CallLimit,
 }
 
 /// What becomes of an operation.
@@ -410,8 +418,12 @@ fn not_run(by: u32) -> Answer {
     }
 }
 
-fn limit(which: &str) -> Answer {
-    Answer::new(ResultStatus::Error, "limit", format!("Not run: {which}."))
+fn limit(which: CallLimit) -> Answer {
+    let (code, words) = match which {
+        CallLimit::Reply => ("limit", "one reply may not hold so many calls"),
+        CallLimit::Turn => ("turn_limit", "the turn's limit of calls is reached"),
+    };
+    Answer::new(ResultStatus::Error, code, format!("Not run: {words}."))
 }
 
 fn would_ask(content: &str) -> Answer {

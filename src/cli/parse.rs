@@ -310,7 +310,7 @@ mod tests {
             "approve --grant forever",
             "status --allow write:src",
             "deny --grant turn",
-            "check --repair",
+            "check --mend",
             "answer",
             "answer call_1 yes no",
             "review call_1",

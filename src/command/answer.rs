@@ -7,8 +7,9 @@ use super::stdin::{self, Input};
 use crate::cli::AnswerArguments;
 use crate::exit::Status;
 use crate::failure::Failure;
-use crate::session::pending::{Needs, PendingFile};
+use crate::session::pending::{Needs, PendingCall, PendingFile};
 use crate::session::record::OperationId;
+use crate::tool::Preview;
 use crate::turn::decisions::{Verdict, decide, select};
 use crate::turn::verification::Grants;
 
@@ -27,6 +28,9 @@ pub fn run(invocation: &Invocation, arguments: &AnswerArguments) -> anyhow::Resu
     let equipment = equipment(invocation, &opened, &arguments.turn, &trust)?;
     let recomputed = equipment.verify(invocation, opened.folder, opened.log.history(), &file)?;
     let index = question(&file, arguments.id.as_deref(), &text)?;
+    if arguments.text != "-" {
+        ensure_a_choice(&file.calls[index], &text)?;
+    }
     let mut decided = file.clone();
     decide(&mut decided, &[index], &Verdict::Answer { text });
     let grants = Grants::of(&decided, opened.log.history(), &recomputed);
@@ -81,10 +85,22 @@ fn question(file: &PendingFile, id: Option<&str>, text: &str) -> Result<usize, F
     }
 }
 
+/// Refuses a number that is none of the choices' numbers, which was hardly meant as an answer in words.
+fn ensure_a_choice(call: &PendingCall, text: &str) -> Result<(), Failure> {
+    let Some(Preview::Question { choices, .. }) = &call.preview else { return Ok(()) };
+    let is_number = text.bytes().all(|byte| byte.is_ascii_digit());
+    let is_there = text.parse().is_ok_and(|number: usize| (1..=choices.len()).contains(&number));
+    if choices.is_empty() || !is_number || is_there || choices.iter().any(|choice| choice == text) {
+        return Ok(());
+    }
+    Err(Failure::usage(format!("there is no choice {text}: the choices are 1 to {}", choices.len()))
+        .hint("an answer that is a number all the same can come from stdin: `attini answer ID -`"))
+}
+
 /// The pending call whose ID somebody typed who forgot to type an answer.
 fn named(file: &PendingFile, text: &str) -> Option<OperationId> {
     let wanted = OperationId::parse(text);
-    let waits = |call: &&crate::session::pending::PendingCall| call.needs != Needs::Nothing;
-    let mut calls = file.calls.iter().filter(waits).map(crate::session::pending::PendingCall::operation_id);
+    let waits = |call: &&PendingCall| call.needs != Needs::Nothing;
+    let mut calls = file.calls.iter().filter(waits).map(PendingCall::operation_id);
     calls.find(|id| *id == wanted || (wanted.operation.is_none() && id.call_id == wanted.call_id)).map(|_| wanted)
 }

@@ -105,7 +105,7 @@ fn dispatch(
         Command::Diff(arguments) => diff::run(&invocation, arguments),
         Command::Show(arguments) => show::run(&invocation, arguments),
         Command::Tools(arguments) => tools::run(&invocation, arguments),
-        Command::Check => check::run(&invocation),
+        Command::Check(arguments) => check::run(&invocation, arguments),
         Command::Sessions(arguments) => sessions::run(&invocation, arguments),
         Command::Undo(arguments) => undo::run(&invocation, arguments),
         Command::Rules(arguments) => rules::run(&invocation, arguments),

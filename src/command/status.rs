@@ -137,6 +137,7 @@ fn describe(invocation: &Invocation, state: &State, history: &History) -> Vec<Li
             }
             lines.push(Line::empty());
             lines.extend(preview::suspended(&suspended.pending, prefix));
+            lines.push(Line::new(Tone::Dim, &format!("digest: {}", suspended.digest)));
             if suspended.pending.is_empty() {
                 lines.push(Line::plain(&format!("go on: {prefix} resume")));
             }

@@ -114,11 +114,9 @@ fn new_settings(
     TurnSettings::of_new_turn(model, options, config, &invocation.workspace, deny)
 }
 
-/// What was asked last, by a continuation with an option of its own too; or was to be asked, where no reply came.
+/// The model of the latest reply. One that never answered was not used: it may be misspelt, or out of reach.
 fn model_used_last(history: &History) -> Option<String> {
-    let user = history.user()?;
-    let reply = history.latest_round().map(|round| &round.assistant).filter(|reply| reply.turn == user.turn);
-    Some(reply.map_or_else(|| user.settings.model.clone(), |reply| format!("{}/{}", reply.provider, reply.model)))
+    history.latest_round().map(|round| format!("{}/{}", round.assistant.provider, round.assistant.model))
 }
 
 /// The prompt from the command line, from stdin, or from both.

@@ -263,7 +263,14 @@ fn told(invocation: &Invocation, name: &str, outcome: Outcome) -> anyhow::Result
         ("result".to_owned(), json!({"status": outcome.status, "code": outcome.code, "content": outcome.content})),
     ];
     let failure = (!ended_well)
-        .then(|| Failure::new(status, format!("{name} ended in an error")).code(outcome.code.unwrap_or("error")));
+        .then(|| Failure::new(status, format!("{name} ended in an error")).code(outcome.code.unwrap_or("error")))
+        .map(|failure| {
+            let next = outcome.code.and_then(|code| hints::next_line(code, outcome.detail.as_deref()));
+            match next {
+                Some(next) => failure.hint(next.trim_start_matches("next: ").to_owned()),
+                None => failure,
+            }
+        });
     invocation.reporter.finish_command("tools", status, Map::from_iter(fields), failure.as_ref());
     Ok(status)
 }

@@ -4,6 +4,12 @@
 
 mod reply;
 mod request;
+
+/// A reply in this format that is about to come in.
+pub(super) fn assembly(service: Service<'_>) -> impl super::reading::Assembly {
+    ReplySoFar::new(service)
+}
+
 #[cfg(test)]
 mod tests;
 mod thinking;

@@ -11,6 +11,7 @@ mod connect;
 pub mod http;
 pub mod openai;
 mod reading;
+pub mod recorded;
 pub mod retry;
 pub mod scripted;
 pub mod sse;

@@ -113,7 +113,10 @@ impl Provider for Scripted {
         let Some(entry) = self.entries.get(position) else {
             let count = self.entries.len();
             let number = request.replies_before.saturating_add(1);
-            let message = format!("the script {} holds {count} replies, and reply {number} was asked for", self.name);
+            let message = format!(
+                "the script {} holds {count} replies, and reply {number} was asked for; `-m PROVIDER/MODEL` goes on with another",
+                self.name
+            );
             return Err(Trouble::lasting(message).error);
         };
         if interrupt.wait(Duration::from_millis(entry.delay_ms)) || interrupt.is_raised() {
@@ -225,7 +228,10 @@ mod tests {
         assert_eq!((error.code.as_str(), error.retryable), ("rate_limited", true));
         let error = play(SCRIPT, 5, &interrupt).0.unwrap_err();
         assert_eq!((error.code.as_str(), error.retryable), ("provider_error", false));
-        assert_eq!(error.message, "the script script.json holds 5 replies, and reply 6 was asked for");
+        assert_eq!(
+            error.message,
+            "the script script.json holds 5 replies, and reply 6 was asked for; `-m PROVIDER/MODEL` goes on with another"
+        );
         assert!(play(SCRIPT, u64::MAX, &interrupt).0.is_err());
         interrupt.raise(Cause::TimeLimit);
         assert!(play(SCRIPT, 4, &interrupt).0.unwrap_err().interrupted);

@@ -3,6 +3,9 @@
 //! A record is on disk once a [`Log::barrier`] behind it has returned. After a write that failed nothing more is
 //! written, so that the log ends with the last whole record, or with a fragment that the next load cuts off.
 
+pub mod draft;
+pub mod lines;
+
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::MetadataExt;
@@ -102,6 +105,15 @@ impl Log {
     /// Reads the log without touching it: whole records count, a torn tail is passed over.
     pub fn read(folder: &SessionFolder) -> anyhow::Result<Option<History>> {
         Ok(load(folder)?.map(|loaded| loaded.history))
+    }
+
+    /// Whether there is a log, whatever it holds: whether the folder is a session.
+    pub fn exists(folder: &SessionFolder) -> anyhow::Result<bool> {
+        match folder.root.metadata(Path::new(FILE_NAME)) {
+            Ok(_) => Ok(true),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(false),
+            Err(error) => Err(folder.unopened(FILE_NAME, &error, |what| Failure::new(Status::Error, what)).into()),
+        }
     }
 
     pub fn history(&self) -> &History {
@@ -229,7 +241,7 @@ fn open_append(folder: &SessionFolder) -> std::io::Result<File> {
     folder.root.open_with(Path::new(FILE_NAME), OFlags::RDWR | OFlags::APPEND, 0)
 }
 
-fn unwritable(folder: &SessionFolder, what: &str, error: &std::io::Error) -> anyhow::Error {
+pub(crate) fn unwritable(folder: &SessionFolder, what: &str, error: &std::io::Error) -> anyhow::Error {
     Failure::persistence(format!("{} {what}: {error}", folder.display(FILE_NAME))).into()
 }
 

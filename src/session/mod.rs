@@ -11,6 +11,7 @@ pub mod log;
 pub mod pending;
 pub mod reading;
 pub mod record;
+pub mod repair;
 
 /// A session's id: 32 hex digits that no other session has.
 pub fn new_id() -> String {

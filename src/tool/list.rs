@@ -121,7 +121,7 @@ fn list(work: &Work<'_>) -> Result<Outcome, Refusal> {
     let filter = filter(&arguments, location)?;
     let entries_max = u64::from(arguments.max_entries.clamp(1, ENTRIES_MAX));
 
-    let (builder, secrets) = walk::builder(location, &filter);
+    let (builder, omissions) = walk::builder(location, &filter);
     let mut lines = Vec::new();
     let (mut seen, mut unreadable) = (0u64, 0u64);
     for entry in builder.build() {
@@ -153,7 +153,7 @@ fn list(work: &Work<'_>) -> Result<Outcome, Refusal> {
     if unreadable > 0 {
         lines.push(format!("[{unreadable} entries could not be read]"));
     }
-    lines.extend(walk::secrets_note(&secrets).map(|note| format!("[{note}]")));
+    lines.extend(omissions.notes().into_iter().map(|note| format!("[{note}]")));
     Ok(Outcome::ok(lines.join("\n")))
 }
 

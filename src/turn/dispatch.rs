@@ -14,7 +14,7 @@ use crate::call::checked::{CheckedCall, check_knowing};
 use crate::call::committed::{Budget, Item, Settlement, commit};
 use crate::call::executed::{self, Executed, Ground, execute};
 use crate::call::fanned::is_failure;
-use crate::call::planned::{Answer, Next, OpenOperation, Parked, Planned, Ready, Situation, plan};
+use crate::call::planned::{Answer, CallLimit, Next, OpenOperation, Parked, Planned, Ready, Situation, plan};
 use crate::call::repeated::{self, Prospect};
 use crate::call::settled::Decisions;
 use crate::call::unwrapped::tool_name;
@@ -169,14 +169,14 @@ impl Turn<'_> {
     }
 
     /// How many operations of the latest reply may run, and the limit that says so.
-    fn operations_max(&self) -> (u64, &'static str) {
+    fn operations_max(&self) -> (u64, CallLimit) {
         let in_reply = self.history().last_round().map_or(0, Round::operation_count);
         let before = self.spent_of_limits().tool_calls.saturating_sub(in_reply);
         let of_turn = self.settings.max_tool_calls.saturating_sub(before);
         if of_turn < self.settings.calls_per_reply {
-            (of_turn, "the turn's limit of calls is reached")
+            (of_turn, CallLimit::Turn)
         } else {
-            (self.settings.calls_per_reply, "one reply may not hold so many calls")
+            (self.settings.calls_per_reply, CallLimit::Reply)
         }
     }
 

@@ -111,7 +111,7 @@ fn recovered(recovery: Recovery) -> (ResultStatus, &'static str, String) {
 
 /// What became of a patch that was started; the temporary files that it left are removed. Where its files cannot be
 /// looked at, each is told so.
-fn recovery_of(files: &[PlannedFile], workspace: &Workspace) -> Recovery {
+pub fn recovery_of(files: &[PlannedFile], workspace: &Workspace) -> Recovery {
     // What cannot be removed is in nobody's way, and the result tells of the files that count.
     let _ = clean_temporary_files(files, workspace);
     recover(files, workspace)
@@ -149,20 +149,7 @@ impl Turn<'_> {
             |call_id| is_numbered(pending, call_id),
             |files| recovery_of(files, self.workspace),
         );
-        // In place of the repair, so that the results stand in call order, and one alone for each call, whatever the
-        // file says of it.
-        for settlement in &mut settlements {
-            let started = self.history().operation(&settlement.id).is_some_and(|one| one.start.is_some());
-            let listed = pending.calls.iter().find(|call| call.operation_id() == settlement.id);
-            let Some(call) = listed.filter(|_| !started) else { continue };
-            let answer: Answer = match call.decision {
-                Some(Decision::Deny | Decision::Stale) => settled::refusal(call),
-                // The file alone cannot make an answer the result of a call that asked nothing.
-                Some(Decision::Answer) if self.is_question(&settlement.id) => settled::answered(call),
-                Some(Decision::Answer | Decision::Approve | Decision::Allow) | None => continue,
-            };
-            *settlement = Settlement::of_answer(call.operation_id(), &call.name, answer);
-        }
+        heed_decisions(&mut settlements, pending, self.history(), |id| self.is_question(id));
         self.commit_repairs(settlements)?;
         self.append_turn_end(TurnStatus::Dropped, None)?;
         self.log.barrier()?;
@@ -229,7 +216,29 @@ fn commit_repairs(
     commit(log, folder, reporter, &mut budget, items, Vec::new())
 }
 
+/// Puts a recorded denial or answer in the place of a repair, so that the results stand in call order, and one alone for
+/// each call, whatever the file says of it. What was started was neither.
+pub fn heed_decisions(
+    settlements: &mut [Settlement],
+    pending: &PendingFile,
+    history: &History,
+    is_question: impl Fn(&OperationId) -> bool,
+) {
+    for settlement in settlements {
+        let started = history.operation(&settlement.id).is_some_and(|one| one.start.is_some());
+        let listed = pending.calls.iter().find(|call| call.operation_id() == settlement.id);
+        let Some(call) = listed.filter(|_| !started) else { continue };
+        let answer: Answer = match call.decision {
+            Some(Decision::Deny | Decision::Stale) => settled::refusal(call),
+            // The file alone cannot make an answer the result of a call that asked nothing.
+            Some(Decision::Answer) if is_question(&settlement.id) => settled::answered(call),
+            Some(Decision::Answer | Decision::Approve | Decision::Allow) | None => continue,
+        };
+        *settlement = Settlement::of_answer(call.operation_id(), &call.name, answer);
+    }
+}
+
 /// Whether the file lists operations of that call one by one.
-fn is_numbered(pending: &PendingFile, call_id: &str) -> bool {
+pub fn is_numbered(pending: &PendingFile, call_id: &str) -> bool {
     pending.calls.iter().any(|call| call.id == call_id && call.operation.is_some())
 }

@@ -187,6 +187,32 @@ fn a_program_that_is_not_there_was_not_run() {
     assert_eq!((outcome.status, outcome.code), (ResultStatus::Error, Some("spawn_failed")));
     let expected = "cannot start no-such-program-anywhere: No such file or directory (os error 2); nothing was run";
     assert_eq!(outcome.content, expected);
+    assert_eq!(outcome.detail.as_deref(), Some("check that the program exists and is spelt right"));
+}
+
+#[test]
+fn why_a_program_does_not_start_is_told_by_its_cause() {
+    use std::os::unix::fs::PermissionsExt;
+    let case = Case::new();
+    let root = case.workspace.root.path().to_owned();
+    for (name, text, mode) in [("plain", "x", 0o644), ("lost", "#!/no/such/interpreter\n", 0o755)] {
+        std::fs::write(root.join(name), text).expect("a file");
+        std::fs::set_permissions(root.join(name), std::fs::Permissions::from_mode(mode)).expect("its mode");
+    }
+    std::fs::create_dir(root.join("folder")).expect("a folder");
+    let large = "x".repeat(3 << 20);
+    for (argv, advice) in [
+        (json!(["./missing"]), "check that the program exists"),
+        (json!(["./folder"]), "./folder is a folder, not a program"),
+        (json!(["./plain"]), "./plain may not be executed"),
+        (json!(["./lost"]), "./lost is there, but the interpreter"),
+        (json!(["echo", large]), "give less as arguments"),
+    ] {
+        let outcome = case.run(&json!({"argv": argv}));
+        assert_eq!(outcome.code, Some("spawn_failed"), "{advice}: {}", outcome.content);
+        let detail = outcome.detail.unwrap_or_default();
+        assert!(detail.starts_with(advice), "{detail} does not begin with {advice}");
+    }
 }
 
 #[test]

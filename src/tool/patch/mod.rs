@@ -9,6 +9,8 @@ pub mod apply;
 pub mod before;
 pub mod diff;
 pub mod edits;
+mod encoding;
+mod extended;
 mod mismatch;
 pub mod nearest;
 pub mod net;
@@ -21,16 +23,16 @@ mod tests;
 pub mod undo;
 pub mod write;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use serde_json::Value;
 
-use self::apply::{Content, FILE_BYTES_MAX, FileChange};
+use self::apply::{Content, FILE_BYTES_MAX, FileChange, all_of};
 use super::{Assessment, Effect, LeftFile, Outcome, Overlay, Preview, Refusal, Surroundings, Tool, Work};
 use crate::permission::{Access, WriteAccess};
 use crate::session::record::{Change, PlannedFile};
-use crate::workspace::{Kind, Location, Place, World};
+use crate::workspace::{Kind, Location, Place, World, walk};
 
 pub const NAME: &str = "patch";
 
@@ -83,7 +85,11 @@ impl Tool for Patch {
         let names: Vec<&str> = changes.iter().map(|change| change.location.shown.as_str()).collect();
         Ok(Assessment {
             summary: names.join(", "),
-            preview: Preview::Patch { diff: diff_of(&changes, None), files: files.clone(), why: why(&writes) },
+            preview: Preview::Patch {
+                diff: diff_of(&changes, None),
+                files: files.clone(),
+                why: why(&writes, &changes),
+            },
             accesses: writes.into_iter().map(Access::Write).collect(),
             files,
             after: overlay_of(&changes),
@@ -122,7 +128,13 @@ pub fn is_stacked_on(later: &[PlannedFile], earlier: &[PlannedFile]) -> bool {
 fn present(location: &Location, world: &World, overlay: &Overlay) -> Result<Option<Content>, Refusal> {
     if let Some(left) = overlay.get(&location.absolute) {
         // It may have been moved here from a place that is not read unasked.
-        let content = |LeftFile { bytes, executable }| Content { bytes, executable, may_be_told: false };
+        let content = |LeftFile { bytes, executable }| Content {
+            bytes,
+            executable,
+            may_be_told: false,
+            identity: None,
+            links: 1,
+        };
         return Ok(left.clone().map(content));
     }
     let state = world.files.get(&location.absolute);
@@ -132,28 +144,40 @@ fn present(location: &Location, world: &World, overlay: &Overlay) -> Result<Opti
         return Err(Refusal::new("io_error", what));
     }
     let executable = state.is_some_and(|state| state.mode & OWNER_EXECUTES != 0);
-    Ok(bytes.map(|bytes| Content { bytes, executable, may_be_told: true }))
+    let identity = state.and_then(|state| state.identity);
+    let links = state.map_or(1, |state| state.links);
+    Ok(bytes.map(|bytes| Content { bytes, executable, may_be_told: true, identity, links }))
 }
 
 /// Refuses what would need one path to be a file and a folder at once.
 fn ensure_no_file_is_a_folder(changes: &[FileChange], overlay: &Overlay) -> Result<(), Refusal> {
-    let mut files: BTreeSet<&Path> =
-        overlay.iter().filter(|(_, bytes)| bytes.is_some()).map(|(path, _)| path.as_path()).collect();
+    // Those of this patch with what they are called and the edit that makes them.
+    let mut files: BTreeMap<&Path, Option<&FileChange>> =
+        overlay.iter().filter(|(_, bytes)| bytes.is_some()).map(|(path, _)| (path.as_path(), None)).collect();
     for change in changes {
         if change.after.is_some() {
-            files.insert(&change.location.absolute);
+            files.insert(&change.location.absolute, Some(change));
         } else {
             files.remove(change.location.absolute.as_path());
         }
     }
     // Paths are ordered by their components: what lies in a folder comes right behind it.
-    for (file, next) in files.iter().zip(files.iter().skip(1)) {
+    let base = changes.first().map(|change| walk::base_of(&change.location)).unwrap_or_default();
+    let shown = |path: &Path, change: Option<&FileChange>| match change {
+        Some(change) => change.location.shown.clone(),
+        None => path.strip_prefix(&base).unwrap_or(path).display().to_string(),
+    };
+    let mut found = Vec::new();
+    for ((file, made), (next, inside)) in files.iter().zip(files.iter().skip(1)) {
         if next.starts_with(file) {
-            let what = format!("{} would lie in {}, which is a file", next.display(), file.display());
-            return Err(Refusal::new("not_a_folder", what));
+            let numbers = [*made, *inside].into_iter().flatten().map(|change| change.edit);
+            let number = numbers.max().map_or(String::new(), |number| format!("edit {number}: "));
+            let (file, next) = (shown(file, *made), shown(next, *inside));
+            let what = format!("{number}{next} would lie in {file}, which is a file by then");
+            found.push(Refusal::new("not_a_folder", what));
         }
     }
-    Ok(())
+    all_of(found).map_or(Ok(()), Err)
 }
 
 fn access(change: &FileChange, world: &World, overlay: &Overlay) -> WriteAccess {
@@ -184,8 +208,17 @@ fn access(change: &FileChange, world: &World, overlay: &Overlay) -> WriteAccess 
     }
 }
 
-/// Why such a patch asks where no rule allows it; empty where it does not ask by itself.
-fn why(writes: &[WriteAccess]) -> String {
+/// What a person and the model should know beyond the diff.
+fn notes(changes: &[FileChange]) -> Vec<String> {
+    let of = |change: &FileChange| {
+        let path = change.planned.path.clone();
+        change.notes.iter().map(move |note| format!("{path}: {note}")).collect::<Vec<_>>()
+    };
+    changes.iter().flat_map(of).collect()
+}
+
+/// Why such a patch asks where no rule allows it, and what else there is to know; empty where there is neither.
+fn why(writes: &[WriteAccess], changes: &[FileChange]) -> String {
     let reason = |write: &WriteAccess| -> Option<String> {
         let why = match &write.never {
             Some(never) => never,
@@ -195,7 +228,7 @@ fn why(writes: &[WriteAccess]) -> String {
         };
         Some(format!("{}: {why}", write.shown))
     };
-    writes.iter().filter_map(reason).collect::<Vec<_>>().join("; ")
+    writes.iter().filter_map(reason).chain(notes(changes)).collect::<Vec<_>>().join("; ")
 }
 
 /// Whether this is the old name of a moved file, whose new name is a change of its own.

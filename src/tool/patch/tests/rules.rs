@@ -261,12 +261,84 @@ fn patches_of_one_reply_stack() {
 }
 
 #[test]
+fn every_violation_is_told_by_its_edit() {
+    let case = Case::new(&[("a", b"one\ntwo\n"), ("b", b"1\n")]);
+    let refusal = case
+        .assess(&edits(&json!([
+            {"path": "a", "before": "none", "after": "x"},
+            {"path": "b", "content": "x", "delete": true},
+            {"path": "b", "before": "1", "after": "2"},
+            {"path": "gone", "delete": true},
+            {"path": "a", "before": "neither", "after": "x"},
+        ])))
+        .unwrap_err();
+    let lines: Vec<&str> = refusal.message.lines().filter(|line| line.contains("edit ")).collect();
+    let begins =
+        ["edit 1: `before` does not", "edit 2 (b) has content, delete", "edit 4: there is no", "edit 5: `before`"];
+    assert_eq!(lines.len(), begins.len(), "{}", refusal.message);
+    for (line, begin) in lines.iter().zip(begins) {
+        assert!(line.starts_with(begin), "{line} does not begin with {begin}");
+    }
+    assert!(refusal.message.contains("(edit 1 on the same file fails, too)"), "{}", refusal.message);
+    assert_eq!(refusal.code, "invalid_arguments");
+    let one_code = json!([{"path": "a", "before": "none", "after": "x"}, {"path": "b", "before": "2", "after": "x"}]);
+    assert_eq!(case.assess(&edits(&one_code)).unwrap_err().code, "patch_mismatch");
+    let many: Vec<Value> = (0..30).map(|number| json!({"path": format!("n{number}"), "delete": true})).collect();
+    let refusal = case.assess(&edits(&json!(many))).unwrap_err();
+    assert!(refusal.message.ends_with("edit 20: there is no file n19\nand 10 more"), "{}", refusal.message);
+}
+
+#[test]
+fn a_file_in_the_place_of_a_folder_is_told_by_its_edit() {
+    let case = Case::new(&[("file", b"1\n")]);
+    for (list, expected) in [
+        (
+            json!([{"path": "ab", "content": "1"}, {"path": "ab/c", "content": "2"}]),
+            "edit 2: ab/c would lie in ab, which is a file by then",
+        ),
+        (json!([{"path": "file/x", "content": "2"}]), "edit 1: `file/x` leads through a file as if it were a folder"),
+    ] {
+        let refusal = case.assess(&edits(&list)).unwrap_err();
+        assert_eq!((refusal.code, refusal.message.as_str()), ("not_a_folder", expected));
+    }
+}
+
+#[test]
+fn text_of_other_encodings_is_not_torn() {
+    let wide: Vec<u8> = "\u{feff}alpha beta".encode_utf16().flat_map(u16::to_le_bytes).collect();
+    let case = Case::new(&[("wide", &wide), ("latin", b"caf\xe9 one\n"), ("plain", b"x\n")]);
+    let refusal = case.assess(&edits(&json!([{"path": "wide", "before": "b", "after": "bb"}]))).unwrap_err();
+    assert_eq!(refusal.code, "wrong_encoding");
+    assert!(refusal.message.starts_with("edit 1: wide is UTF-16 text"), "{}", refusal.message);
+    let outcome = case.run(&edits(&json!([
+        {"path": "wide", "content": "alpha\n"},
+        {"path": "latin", "before": "one", "after": "\u{e9}"},
+        {"path": "plain", "before": "x", "after": "\u{e9}"},
+    ])));
+    let head: Vec<&str> = outcome.content.lines().take(4).collect();
+    let expected = [
+        "3 files changed",
+        "[wide: it was UTF-16 text, and is UTF-8 now]",
+        "[latin: it is not UTF-8, but the new text is, so that it holds two encodings]",
+        "",
+    ];
+    assert_eq!(head, expected);
+}
+
+#[test]
 fn a_file_that_is_not_read_is_not_taken_for_absent() {
     let case = Case::new(&[("a", b"1\n")]);
     let arguments = edits(&json!([{"path": "a", "content": "2"}]));
     let mut world = case.world(&arguments);
     for state in world.files.values_mut() {
-        *state = FileState { bytes: None, sha256: None, mode: 0, revertible: Err("it is too large".to_owned()) };
+        *state = FileState {
+            bytes: None,
+            sha256: None,
+            mode: 0,
+            identity: None,
+            links: 0,
+            revertible: Err("it is too large".to_owned()),
+        };
     }
     assert_eq!(Patch::new().assess(&arguments, &world, &Overlay::new()).unwrap_err().code, "io_error");
 }
@@ -327,6 +399,8 @@ proptest! {
             sha256: Some(apply::sha256_of(&before)),
             bytes: Some(Arc::from(before)),
             mode: 0o644,
+            identity: None,
+            links: 1,
             revertible: Ok("git has it".to_owned()),
         };
         world.files.insert(PathBuf::from("/work/f"), state);

@@ -33,6 +33,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::interrupt::Interrupt;
+use crate::mask;
 use crate::permission::{Access, HostVerdict, ReadDenials};
 use crate::session::folder::SessionFolder;
 use crate::session::record::{Attachment, PlannedFile, ResultStatus};
@@ -186,6 +187,14 @@ pub enum Preview {
 }
 
 impl Preview {
+    /// As it is shown, kept and compared: no key of attini's stands in it.
+    #[must_use]
+    pub fn masked(self) -> Self {
+        // What was made from a value of its own is read back from one.
+        let masked = serde_json::to_value(&self).ok().map(mask::value);
+        masked.and_then(|value| serde_json::from_value(value).ok()).unwrap_or(self)
+    }
+
     /// Whether a person has to answer it, rather than to allow it.
     pub fn is_question(&self) -> bool {
         match self {

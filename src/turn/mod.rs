@@ -6,6 +6,7 @@
 pub mod decisions;
 pub mod dispatch;
 pub mod ending;
+pub mod images;
 mod journal;
 pub mod offered;
 pub mod prompt;

@@ -10,6 +10,7 @@ mod hidden;
 mod host;
 pub mod judge;
 pub mod layers;
+mod options;
 mod path;
 mod reach;
 pub mod rule;

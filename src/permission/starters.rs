@@ -20,9 +20,13 @@ pub(super) enum Starter {
     },
     /// Takes a line for a shell as its words.
     Script,
+    /// Takes a line for later somewhere among its words.
+    Callback,
     Find,
     /// Gives a line another name.
     Alias,
+    /// Sets variables, of which some are run.
+    Declaration,
     Interpreter,
 }
 
@@ -40,6 +44,9 @@ pub(super) fn starter_of(name: &str) -> Option<Starter> {
         }
         "xargs" | "gxargs" => Starter::Feeder,
         "eval" | "trap" | "watch" | "ssh" | "parallel" => Starter::Script,
+        "mapfile" | "readarray" | "complete" | "compgen" | "bind" | "bindkey" | "fc" | "hash" | "emulate" | "sched"
+        | "enable" | "zle" => Starter::Callback,
+        "export" | "declare" | "typeset" | "readonly" | "local" | "set" => Starter::Declaration,
         "find" | "gfind" | "fd" | "fdfind" => Starter::Find,
         "alias" => Starter::Alias,
         "source" | "." => Starter::Shell { is_posix: true },
@@ -110,7 +117,9 @@ pub(super) fn leaves_open(words: &[String]) -> Option<&str> {
     let name = program_name(program);
     let operands = match starter_of(name)? {
         // What these run stands anywhere among their words.
-        Starter::Find | Starter::Script | Starter::Alias => return Some(name),
+        Starter::Find | Starter::Script | Starter::Callback | Starter::Alias | Starter::Declaration => {
+            return Some(name);
+        }
         Starter::Shell { .. } | Starter::Interpreter => return (!names_script(tail)).then_some(name),
         Starter::Wrapper { operands } => operands,
         Starter::Feeder => 0,

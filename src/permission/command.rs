@@ -45,11 +45,19 @@ pub(super) fn why_uncovered(background: bool, access: &CommandAccess) -> Option<
         Some("rules do not allow a command that is given input")
     } else if !access.cwd_inside {
         Some("rules do not allow a command outside the workspace")
+    } else if depends_on_folder(access) {
+        Some("a rule for a program written as a relative path counts in the workspace's own folder alone")
     } else if access.background && !background {
         Some("the rule does not allow it in the background")
     } else {
         None
     }
+}
+
+/// Whether the program is another one than the same words start in the workspace's own folder.
+pub(super) fn depends_on_folder(access: &CommandAccess) -> bool {
+    let is_relative = |program: &String| program.contains('/') && !program.starts_with('/');
+    !access.cwd_is_root && access.argv.first().is_some_and(is_relative)
 }
 
 /// Why the rule `pattern` that would allow the words does not; `None` where the words do not fit either.
@@ -174,7 +182,7 @@ mod tests {
     }
 
     fn access(line: &str) -> CommandAccess {
-        CommandAccess { argv: words(line), stdin: false, background: false, cwd_inside: true }
+        CommandAccess { argv: words(line), stdin: false, background: false, cwd_inside: true, cwd_is_root: true }
     }
 
     /// Each runs `rm -rf`, or may.
@@ -453,6 +461,22 @@ mod tests {
     }
 
     #[test]
+    fn a_relative_program_is_allowed_in_the_workspaces_own_folder_alone() {
+        for (line, cwd_is_root, expected) in [
+            ("./run.sh", true, true),
+            ("./run.sh", false, false),
+            ("bin/run", false, false),
+            ("../run", false, false),
+            ("/bin/run", false, true),
+            ("cargo test", false, true),
+        ] {
+            let access = CommandAccess { cwd_is_root, ..access(line) };
+            assert_eq!(allows(Pattern::Whole(&access.argv), false, &access), expected, "{line} {cwd_is_root}");
+            assert!(Denials::of(&access).denied_by(Pattern::Whole(&access.argv)), "{line}");
+        }
+    }
+
+    #[test]
     fn a_command_made_to_take_long_is_given_up_on() {
         let rule = words("rm -rf");
         for line in ["eval ".repeat(20_000), "a;".repeat(100_000), format!("parallel {}", "'a b' ".repeat(10_000))] {
@@ -467,7 +491,7 @@ mod tests {
     proptest::proptest! {
         #[test]
         fn any_command_is_looked_into_without_a_panic(argv in proptest::collection::vec("[a-z $(){}`'\";&|<>=-]{0,12}", 0..8)) {
-            let access = CommandAccess { argv, stdin: true, background: false, cwd_inside: true };
+            let access = CommandAccess { argv, stdin: true, background: false, cwd_inside: true, cwd_is_root: true };
             let _ = Denials::of(&access).denied_by(Pattern::Beginning(&words("rm -rf")));
         }
 

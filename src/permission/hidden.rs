@@ -9,7 +9,7 @@ use super::options::{
     possible_programs, split_for_env,
 };
 use super::script::{SCRIPT_BYTES_MAX, Word, is_assignment, simple_commands};
-use super::starters::{Starter, program_name, starter_of};
+use super::starters::{Starter, program_name, runs_behind, starter_of};
 
 const COMMANDS_MAX: usize = 4096;
 const DEPTH_MAX: u32 = 16;
@@ -130,7 +130,7 @@ impl Hidden {
     fn look_into(&mut self, found: Found) {
         let Some(Word::Known(program)) = self.lists[found.list].get(found.start) else { return };
         let name = program_name(program).to_owned();
-        let Some(starter) = starter_of(&name) else { return };
+        let Some(starter) = starter_of(&name) else { return self.look_behind_runner(found, &name) };
         match starter {
             Starter::Wrapper { operands } => self.look_behind_wrapper(found, &name, operands),
             Starter::Feeder => self.look_behind_wrapper(Found { is_open: true, ..found }, &name, 0),
@@ -207,6 +207,46 @@ impl Hidden {
                 }
                 Word::Unknown(_) if operands > 0 => places.push((at + 1, operands - 1)),
                 Word::Unknown(_) | Word::Any(_) => self.may_be_anything = true,
+            }
+        }
+    }
+
+    /// `docker exec`, `npx`, `git bisect run` and their like: behind these words any word may be the program.
+    fn look_behind_runner(&mut self, found: Found, name: &str) {
+        let tail = &self.lists[found.list][found.start + 1..];
+        let is_first = |wanted: &str| {
+            let mut words = wanted.split_whitespace();
+            let Some(first) = words.next() else { return Some(0) };
+            let at = tail.iter().position(|word| matches!(word, Word::Known(text) if text == first))?;
+            let second = words.next();
+            let next = tail.get(at + 1);
+            let fits = second.is_none_or(|second| matches!(next, Some(Word::Known(text)) if text == second));
+            fits.then_some(at + 1)
+        };
+        let starts = runs_behind(name).iter().filter_map(|(wanted, _)| is_first(wanted)).min();
+        if let Some(at) = starts {
+            self.doubt_known(Found { start: found.start + at, ..found });
+        }
+        self.look_into_git_settings(found, name);
+    }
+
+    /// `git -c alias.x='!rm x' x`
+    fn look_into_git_settings(&mut self, found: Found, name: &str) {
+        if name != "git" {
+            return;
+        }
+        let tail = self.lists[found.list][found.start + 1..].to_vec();
+        let mut words = tail.iter();
+        while let Some(Word::Known(option)) = words.next() {
+            match option.as_str() {
+                "-c" => {
+                    let Some(setting) = words.next() else { return };
+                    self.lists.push(vec![setting.clone()]);
+                    self.doubts.insert(self.lists.len() - 1, 0);
+                }
+                "-C" | "--git-dir" | "--work-tree" | "--namespace" => drop(words.next()),
+                option if option.starts_with('-') => {}
+                _ => return,
             }
         }
     }

@@ -1,9 +1,10 @@
 //! `attini sessions`: list, remove, copy and move whole sessions.
 
+mod export;
 mod import;
 mod prune;
 
-use std::io::{IsTerminal, Write};
+use std::io::IsTerminal;
 use std::path::Path;
 
 use anyhow::Context;
@@ -137,6 +138,21 @@ fn lock(invocation: &Invocation, folder: &SessionFolder) -> anyhow::Result<Lock>
     Lock::take(folder, Patience::Short, &invocation.interrupt, |_| ())
 }
 
+/// A session that must exist, under its lock. One that was removed while it was waited for is none; another of its name
+/// may have come since.
+fn existing_locked(invocation: &Invocation, name: &str) -> anyhow::Result<(SessionFolder, Lock)> {
+    loop {
+        let folder = existing(invocation, name)?;
+        let lock = lock(invocation, &folder);
+        let is_there = collection(invocation)?.is_some_and(|collection| collection.still_holds(&folder));
+        match lock {
+            Ok(lock) if is_there => return Ok((folder, lock)),
+            Err(error) if is_there => return Err(error),
+            Ok(_) | Err(_) => {}
+        }
+    }
+}
+
 /// The log of a session whose lock is held, its tail mended.
 fn whole_log(invocation: &Invocation, folder: &SessionFolder) -> anyhow::Result<Log> {
     let Some((log, warnings)) = Log::open(folder)? else {
@@ -149,8 +165,7 @@ fn whole_log(invocation: &Invocation, folder: &SessionFolder) -> anyhow::Result<
 }
 
 fn remove(invocation: &Invocation, name: &str, force: bool) -> anyhow::Result<Value> {
-    let folder = existing(invocation, name)?;
-    let lock = lock(invocation, &folder)?;
+    let (folder, lock) = existing_locked(invocation, name)?;
     if !force && waits(&folder) {
         return Err(Failure::conflict(format!("the session {name} waits for a decision"))
             .hint(format!("look at it with `attini -s {name} status`; --force removes it all the same"))
@@ -182,8 +197,7 @@ fn waits(folder: &SessionFolder) -> bool {
 }
 
 fn fork(invocation: &Invocation, name: &str, new: &str) -> anyhow::Result<Value> {
-    let from = existing(invocation, name)?;
-    let _lock = lock(invocation, &from)?;
+    let (from, _lock) = existing_locked(invocation, name)?;
     let source = whole_log(invocation, &from)?;
     drop(source);
     let collection = Collection { root: invocation.state().make_sessions()? };
@@ -244,8 +258,7 @@ fn export(invocation: &Invocation, name: &str, file: &Path) -> anyhow::Result<Va
         let message = "an archive goes neither to a terminal nor into JSON";
         return Err(Failure::usage(message).hint("name a file in place of -").into());
     }
-    let folder = existing(invocation, name)?;
-    let _lock = lock(invocation, &folder)?;
+    let (folder, _lock) = existing_locked(invocation, name)?;
     drop(whole_log(invocation, &folder)?);
     if to_stdout {
         let screen = Screen::on_stdout();
@@ -259,13 +272,7 @@ fn export(invocation: &Invocation, name: &str, file: &Path) -> anyhow::Result<Va
     let unwritable = |error: std::io::Error| {
         Failure::new(Status::Error, format!("the session {name} cannot be exported to {}: {error}", file.display()))
     };
-    let parent = file.parent().filter(|parent| *parent != Path::new("")).unwrap_or(Path::new("."));
-    let mut temporary = tempfile::NamedTempFile::new_in(parent).map_err(unwritable)?;
-    let mut stream = std::io::BufWriter::new(&mut temporary);
-    archive::pack(&folder, &mut stream).and_then(|()| stream.flush()).map_err(unwritable)?;
-    drop(stream);
-    temporary.as_file().sync_all().map_err(unwritable)?;
-    temporary.persist(file).map_err(|error| unwritable(error.error))?;
+    export::write_whole(file, |stream| archive::pack(&folder, stream)).map_err(unwritable)?;
     let said = format!("the session {name} is in {}", file.display());
     invocation.reporter.print(&[Line::new(Tone::Plain, &said)]);
     Ok(json!({"session": name, "file": file.display().to_string()}))

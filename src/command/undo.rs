@@ -13,6 +13,7 @@ use crate::session::folder::SessionFolder;
 use crate::session::history::{CallProgress, History, OperationProgress};
 use crate::session::record::{NoticeOutcome, NoticeRecord, OperationId, Record, ResultStatus, ToolStartRecord};
 use crate::tool::patch::before;
+use crate::tool::patch::recover::{follow_trace, leave_trace};
 use crate::tool::patch::undo::{Applied, Plan, plan, put_back};
 use crate::tool::patch::write::Places;
 use crate::workspace::Place;
@@ -46,7 +47,12 @@ pub fn run(invocation: &Invocation, arguments: &UndoArguments) -> anyhow::Result
     if !arguments.dry_run {
         // From here on files are changed; a signal is heeded when that is done.
         invocation.interrupt.end_in_order();
-        put_back(&plan.restorations, &places).map_err(|error| Failure::new(Status::Error, error.to_string()))?;
+        leave_trace(&folder, &plan.restorations)
+            .map_err(|error| Failure::persistence(format!("{} cannot be written: {error}", folder.display(""))))?;
+        let put_back = put_back(&plan.restorations, &places);
+        let followed = follow_trace(&folder, &invocation.workspace);
+        put_back.map_err(|error| Failure::new(Status::Error, error.to_string()))?;
+        followed.map_err(|error| Failure::persistence(format!("temporary files cannot be removed: {error}")))?;
         log.append(&Record::Notice(notice(turn, &plan)))?;
         log.barrier()?;
     }

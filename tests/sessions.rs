@@ -289,6 +289,25 @@ fn what_was_written_elsewhere_is_not_attinis_here() {
 }
 
 #[test]
+fn what_is_no_file_is_left_out_and_said_so() {
+    let case = Case::new().script([reply().text("done")]);
+    case.run(["tell", "go"]).exit(0);
+    fs::create_dir_all(case.session_path("main", "scratchpad/deep")).unwrap();
+    fs::set_permissions(case.session_path("main", "scratchpad"), fs::Permissions::from_mode(0o700)).unwrap();
+    case.write(".attini/sessions/main/scratchpad/note", "kept");
+    case.program("mkfifo", [".attini/sessions/main/scratchpad/deep/pipe"]).run().exit(0);
+    let warning = "warning: scratchpad/deep/pipe is no regular file; it is left out\n";
+    case.run(["sessions", "export", "main", "x.tar.gz"]).exit(0).stderr(warning);
+    case.run(["sessions", "fork", "main", "copy"]).exit(0).stderr(warning);
+    case.run(["sessions", "import", "x.tar.gz", "--as", "third"]).exit(0).stderr("");
+    for session in ["copy", "third"] {
+        assert_eq!(fs::read_to_string(case.session_path(session, "scratchpad/note")).unwrap(), "kept");
+        assert!(!case.session_path(session, "scratchpad/deep/pipe").exists());
+    }
+    case.run(["sessions", "rm", "main"]).exit(0);
+}
+
+#[test]
 fn what_is_no_sound_session_is_not_imported_and_leaves_nothing() {
     let case = Case::new().script([reply().text("done")]).without_invariants();
     case.run(["tell", "go"]).exit(0);

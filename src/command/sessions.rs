@@ -5,7 +5,7 @@ mod import;
 mod prune;
 
 use std::io::IsTerminal;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use serde_json::{Map, Value, json};
@@ -88,7 +88,7 @@ fn look(invocation: &Invocation, collection: &Collection, name: String) -> Optio
         Err(error) => (Failure::of(&error).status.name(), 0),
     };
     let files = files_below(&collection.root, Path::new(&name)).unwrap_or_default();
-    let size_bytes = files.iter().map(|(_, size)| size).sum();
+    let size_bytes = files.files.iter().map(|(_, size)| size).sum();
     Some(Listed { name, state, last_used, turns, size_bytes })
 }
 
@@ -206,7 +206,7 @@ fn fork(invocation: &Invocation, name: &str, new: &str) -> anyhow::Result<Value>
     }
     prune::remove_leftovers(&collection);
     let nascent = collection.begin(new, &invocation.interrupt)?;
-    fork::copy(&from, &nascent.folder)?;
+    let left_out = fork::copy(&from, &nascent.folder)?;
     let pending = PendingFile::load(&from)?;
     let mut log = fork::open_log(&nascent.folder)?;
     let open: Vec<String> = log.history().open_calls().map(|(call, _)| call.id.clone()).collect();
@@ -214,8 +214,16 @@ fn fork(invocation: &Invocation, name: &str, new: &str) -> anyhow::Result<Value>
     log.barrier()?;
     copy_rules(invocation, &collection, &from, &nascent.folder)?;
     nascent.appear()?;
+    warn_of_left_out(invocation, &left_out);
     invocation.reporter.print(&[Line::plain(&format!("the session {new} is a copy of {name}"))]);
     Ok(json!({"session": new, "forked_from": name, "cancelled": open}))
+}
+
+/// A pipe, a link or the like holds nothing that could be taken along.
+fn warn_of_left_out(invocation: &Invocation, left_out: &[PathBuf]) {
+    for path in left_out {
+        invocation.reporter.warning(&format!("{} is no regular file; it is left out", path.display()));
+    }
 }
 
 /// Copies the session's rules, but for those of a turn that does not go on; trusted ones stay so.
@@ -265,14 +273,16 @@ fn export(invocation: &Invocation, name: &str, file: &Path) -> anyhow::Result<Va
         let packed = archive::pack(&folder, &mut screen.clone());
         screen.finish()?;
         if !screen.is_lost() {
-            packed.with_context(|| format!("the session {name} cannot be exported"))?;
+            let left_out = packed.with_context(|| format!("the session {name} cannot be exported"))?;
+            warn_of_left_out(invocation, &left_out);
         }
         return Ok(json!({ "session": name }));
     }
     let unwritable = |error: std::io::Error| {
         Failure::new(Status::Error, format!("the session {name} cannot be exported to {}: {error}", file.display()))
     };
-    export::write_whole(file, |stream| archive::pack(&folder, stream)).map_err(unwritable)?;
+    let left_out = export::write_whole(file, |stream| archive::pack(&folder, stream)).map_err(unwritable)?;
+    warn_of_left_out(invocation, &left_out);
     let said = format!("the session {name} is in {}", file.display());
     invocation.reporter.print(&[Line::new(Tone::Plain, &said)]);
     Ok(json!({"session": name, "file": file.display().to_string()}))

@@ -194,10 +194,11 @@ impl Held {
 }
 
 impl Nascent<'_> {
-    /// Gives the session its name; what is in it is synced by then.
+    /// Syncs what is in the session and gives it its name.
     pub fn appear(mut self) -> anyhow::Result<()> {
         let root = &self.collection.root;
-        let named = self.folder.root.sync().and_then(|()| root.rename(&self.temporary, Path::new(&self.folder.name)));
+        let synced = sync_all_below(&self.folder.root).and_then(|()| self.folder.root.sync());
+        let named = synced.and_then(|()| root.rename(&self.temporary, Path::new(&self.folder.name)));
         match named {
             Ok(()) => self.appeared = true,
             Err(error) if matches!(error.kind(), ErrorKind::DirectoryNotEmpty | ErrorKind::AlreadyExists) => {
@@ -251,14 +252,22 @@ fn remove_tree_below(root: &Root, relative: &Path, depth: usize) -> io::Result<(
     }
 }
 
-/// The regular files below a folder with their sizes in bytes, sorted; links and devices are an error.
-pub fn files_below(root: &Root, relative: &Path) -> io::Result<Vec<(PathBuf, u64)>> {
-    let mut found = Vec::new();
+/// What lies below a folder, folders aside; each sorted.
+#[derive(Debug, Default)]
+pub struct Below {
+    /// The regular files with their sizes in bytes.
+    pub files: Vec<(PathBuf, u64)>,
+    /// Links, pipes, sockets and devices.
+    pub others: Vec<PathBuf>,
+}
+
+pub fn files_below(root: &Root, relative: &Path) -> io::Result<Below> {
+    let mut found = Below::default();
     add_files(root, relative, 0, &mut found)?;
     Ok(found)
 }
 
-fn add_files(root: &Root, relative: &Path, depth: usize, found: &mut Vec<(PathBuf, u64)>) -> io::Result<()> {
+fn add_files(root: &Root, relative: &Path, depth: usize, found: &mut Below) -> io::Result<()> {
     if depth > FOLDER_DEPTH_MAX {
         return Err(io::Error::other(format!("folders are nested more than {FOLDER_DEPTH_MAX} deep")));
     }
@@ -267,11 +276,26 @@ fn add_files(root: &Root, relative: &Path, depth: usize, found: &mut Vec<(PathBu
         let metadata = root.metadata(&path)?;
         match FileType::from_raw_mode(metadata.st_mode) {
             FileType::Directory => add_files(root, &path, depth + 1, found)?,
-            FileType::RegularFile => found.push((path, u64::try_from(metadata.st_size).unwrap_or_default())),
-            _ => return Err(io::Error::other(format!("{} is neither a file nor a folder", path.display()))),
+            FileType::RegularFile => found.files.push((path, u64::try_from(metadata.st_size).unwrap_or_default())),
+            _ => found.others.push(path),
         }
     }
     Ok(())
+}
+
+/// Returns once all that is below a folder is on disk; at once for all its files, since one after the other takes long.
+fn sync_all_below(root: &Root) -> io::Result<()> {
+    #[cfg(target_os = "linux")]
+    return Ok(rustix::io::retry_on_intr(|| rustix::fs::syncfs(root.as_fd()))?);
+    #[cfg(not(target_os = "linux"))]
+    {
+        let mut folders = std::collections::BTreeSet::new();
+        for (path, _) in files_below(root, Path::new(""))?.files {
+            root.open_file(&path)?.sync_all()?;
+            folders.extend(path.ancestors().skip(1).map(Path::to_owned));
+        }
+        folders.iter().try_for_each(|folder| root.folder(folder)?.sync())
+    }
 }
 
 #[cfg(test)]

@@ -12,8 +12,8 @@ use crate::session::folder::FILE_MODE;
 use crate::tool::patch::recover::clean_folder;
 use crate::workspace::root::{Root, temporary_beside};
 
-/// Writes a file as a whole; one of that name is replaced.
-pub(super) fn write_whole(target: &Path, fill: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> io::Result<()> {
+/// Writes a file as a whole; one of that name is replaced. Returns what `fill` returns.
+pub(super) fn write_whole<T>(target: &Path, fill: impl FnOnce(&mut dyn Write) -> io::Result<T>) -> io::Result<T> {
     let parent = target.parent().filter(|parent| *parent != Path::new("")).unwrap_or(Path::new("."));
     let Some(name) = target.file_name().map(Path::new) else {
         return Err(io::Error::new(ErrorKind::InvalidInput, "it names no file"));
@@ -29,24 +29,24 @@ pub(super) fn write_whole(target: &Path, fill: impl FnOnce(&mut dyn Write) -> io
     };
     let written = (|| {
         let mut stream = BufWriter::new(&file);
-        fill(&mut stream)?;
+        let filled = fill(&mut stream)?;
         stream.flush()?;
         drop(stream);
         file.sync_all()?;
         if let Some(nameless) = &nameless {
             match link(nameless, &folder, name) {
                 Err(error) if error.kind() == ErrorKind::AlreadyExists => link(nameless, &folder, &temporary)?,
-                linked => return linked,
+                linked => return linked.map(|()| filled),
             }
         }
-        folder.rename(&temporary, name)
+        folder.rename(&temporary, name).map(|()| filled)
     })();
     if written.is_err() {
         // The first error is the one to tell.
         let _ = folder.remove_file(&temporary);
     }
-    written?;
-    folder.sync()
+    let filled = written?;
+    folder.sync().map(|()| filled)
 }
 
 /// A file in that folder without a name; `None` where the system has none such, or could not name it later.
@@ -97,7 +97,7 @@ mod tests {
             assert_eq!(fs_err::read_to_string(&target).unwrap(), content);
             assert_eq!(fs_err::metadata(&target).unwrap().permissions().mode() & 0o777, 0o600);
         }
-        let failed = write_whole(&target, |stream| {
+        let failed = write_whole(&target, |stream| -> io::Result<()> {
             stream.write_all(b"third")?;
             Err(io::Error::other("no more"))
         });

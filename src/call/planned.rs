@@ -16,7 +16,7 @@ use super::settled::{self, Decisions, Settled};
 use crate::permission::{Rule, Rules};
 use crate::session::pending::{Needs, PendingCall};
 use crate::session::record::{Attachment, DecidedBy, Decision, OnAsk, OperationId, ResultStatus, Scope, TrailingReads};
-use crate::tool::{Assessment, Effect, Overlay, Refusal};
+use crate::tool::{Assessment, Effect, Moot, Overlay, Refusal};
 use crate::workspace::World;
 
 /// An operation without a result.
@@ -274,7 +274,7 @@ impl<'a> Planner<'a, '_> {
         let assessed = call.tool.tool.assess(&call.arguments, self.situation.world, &self.overlay);
         let shown_before = matches!(settled, Settled::Approved(_) | Settled::Undecided);
         let assessed = assessed.and_then(|assessment| match assessment.moot {
-            Some(refusal) if shown_before => Err(refusal),
+            Some(Moot::Plain(refusal)) if shown_before => Err(refusal),
             moot => Ok(Assessment { moot, ..assessment }),
         });
         let assessment = match assessed {
@@ -320,11 +320,10 @@ impl<'a> Planner<'a, '_> {
         }
     }
 
-    /// A person said yes to what was shown. A tool that is no longer offered is refused all the same.
+    /// A person said yes to what was shown. What a rule denies by now is refused all the same, and so is a tool that is
+    /// no longer offered.
     fn approved(&self, call: &CheckedCall<'a>, assessment: Assessment, before: &'a PendingCall) -> Next<'a> {
-        if call.tool.withheld.is_some()
-            && let Decided::Denied(answer) = decide(call, &assessment, self.situation.rules)
-        {
+        if let Decided::Denied(answer) = decide(call, &assessment, self.situation.rules) {
             return Next::Answered(answer);
         }
         match settled::permit(before, &assessment) {
@@ -361,6 +360,13 @@ impl<'a> Planner<'a, '_> {
             Decided::Ask(why) => match self.situation.on_ask {
                 OnAsk::Suspend => {
                     self.suspending = true;
+                    // For the person alone: the model is not to learn it from a denial.
+                    let why = match &assessment.moot {
+                        Some(Moot::Veiled(refusal)) => {
+                            format!("{why}; as things stand it would fail: {}", refusal.message)
+                        }
+                        Some(Moot::Plain(_)) | None => why,
+                    };
                     self.park(call, assessment, why, None)
                 }
                 OnAsk::Deny => Next::Answered(denied_unattended(&why)),

@@ -11,7 +11,7 @@ use crate::config::trust::Trust;
 use crate::exit::Status;
 use crate::failure::Failure;
 use crate::mcp::Servers;
-use crate::permission::{HostVerdict, Rule, Rules, RulesFile};
+use crate::permission::{HostVerdict, ReadDenials, Rule, Rules, RulesFile};
 use crate::provider::{self, Connected};
 use crate::report::event::{Event, TurnResult};
 use crate::session::folder::SessionFolder;
@@ -189,6 +189,7 @@ impl Equipment {
             limits: &self.settings.tool_limits(),
             withheld_variables: &self.withheld_variables,
             fetch_verdict: &|_| HostVerdict::Asks,
+            read_denials: &ReadDenials::of(&self.rules),
             state: None,
         };
         Ok(verify(file, history, &self.registry, &surroundings, &self.rules)?)

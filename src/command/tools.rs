@@ -18,7 +18,7 @@ use crate::exit::Status;
 use crate::failure::Failure;
 use crate::interrupt::Cause;
 use crate::mcp::Servers;
-use crate::permission::{Rule, Rules, host_verdict};
+use crate::permission::{ReadDenials, Rule, Rules, host_verdict};
 use crate::report::line::{Line, Tone};
 use crate::session::record::{ResultStatus, ToolCall};
 use crate::tool::ask_user;
@@ -189,6 +189,7 @@ fn call(
         limits: &limits,
         withheld_variables: &withheld_variables(&config.environment_pass, &crate::provider::key_variables(config)),
         fetch_verdict: &|host| host_verdict(host, fetch_run, rules),
+        read_denials: &ReadDenials::of(rules),
         state: state.as_ref(),
     };
     let mut world = World::default();

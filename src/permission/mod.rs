@@ -19,7 +19,7 @@ mod starters;
 pub use file::RulesFile;
 pub use judge::{Question, Verdict, judge};
 pub use layers::{Rules, Sources, load};
-pub use reach::host_verdict;
+pub use reach::{ReadDenials, host_verdict};
 
 use serde::{Deserialize, Serialize};
 

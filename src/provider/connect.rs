@@ -22,6 +22,8 @@ pub struct Connected {
     pub model_name: String,
     /// How many tokens the model takes, where it is known.
     pub context_tokens: Option<u64>,
+    /// Whether it is sent images.
+    pub takes_images: bool,
     /// The environment variables that hold attini's keys, set or not, sorted: no child gets them.
     pub key_variables: Vec<String>,
 }
@@ -35,6 +37,7 @@ struct Resolved {
     needs_key: bool,
     context_tokens: Option<u64>,
     user_after_tool: bool,
+    takes_images: bool,
     dialect: Dialect,
 }
 
@@ -66,6 +69,7 @@ pub(super) fn connect_with(
         provider_name: provider_name.to_owned(),
         model_name: model_name.to_owned(),
         context_tokens: resolved.context_tokens,
+        takes_images: resolved.takes_images,
         key_variables: key_variables(config),
     })
 }
@@ -121,7 +125,7 @@ fn resolve(name: &str, model: &str, config: &Config, variable: Variable<'_>) -> 
         return Err(unknown(name, config).into());
     }
     let configured = configured.cloned().unwrap_or_default();
-    let ProviderConfig { api, base_url, api_key_env, context_tokens, user_after_tool } = configured;
+    let ProviderConfig { api, base_url, api_key_env, context_tokens, user_after_tool, images } = configured;
     let from_environment =
         entry.map(|entry| entry.base_url_variable).filter(|name| !name.is_empty()).and_then(variable);
     let built_in_url = entry.map(|entry| entry.base_url.to_owned()).filter(|url| !url.is_empty());
@@ -133,6 +137,7 @@ fn resolve(name: &str, model: &str, config: &Config, variable: Variable<'_>) -> 
         key_variable: api_key_env.or(built_in_key),
         context_tokens: context_tokens.or_else(|| entry?.context_tokens_of(model)),
         user_after_tool: user_after_tool.unwrap_or(true),
+        takes_images: images.or(entry.map(|entry| entry.takes_images)).unwrap_or(false),
         dialect: entry.map_or(Dialect::COMMON, |entry| entry.dialect),
     })
 }

@@ -9,6 +9,8 @@ use crate::interrupt::{Cause, Interrupt};
 use crate::session::folder::SessionFolder;
 use crate::tool::Limits;
 
+static NO_DENIALS: crate::permission::ReadDenials = crate::permission::ReadDenials::NONE;
+
 struct Case {
     folder: tempfile::TempDir,
     workspace: Workspace,
@@ -48,6 +50,7 @@ impl Case {
             limits: &self.limits,
             withheld_variables: &self.withheld,
             fetch_verdict: &|_| crate::permission::HostVerdict::Asks,
+            read_denials: &NO_DENIALS,
             state: None,
         }
     }

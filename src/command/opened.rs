@@ -22,6 +22,7 @@ use crate::session::pending::PendingFile;
 use crate::session::record::{Record, TurnSettings, TurnStatus, UserRecord};
 use crate::tool::Surroundings;
 use crate::tool::own;
+use crate::tool::patch::recover::follow_trace;
 use crate::tool::registry::Registry;
 use crate::tool::registry::builtin_tools;
 use crate::turn::Turn;
@@ -56,6 +57,9 @@ pub fn open(invocation: &Invocation, folder: &SessionFolder, wait: Option<Option
     folder
         .clean()
         .map_err(|error| Failure::persistence(format!("{} cannot be cleaned up: {error}", folder.display(""))))?;
+    follow_trace(folder, &invocation.workspace).map_err(|error| {
+        Failure::persistence(format!("what an undo that was killed left cannot be cleaned up: {error}"))
+    })?;
     let Some((log, warnings)) = log else {
         return Ok(Opened { lock, log: None, pending: None });
     };

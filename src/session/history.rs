@@ -31,7 +31,7 @@ pub struct History {
     replied_since_end: bool,
     /// What the latest turn had used when it last reached a limit; limits count from there.
     limit_reached: Option<TurnEndRecord>,
-    /// SHA-256 of each file as a patch last left it, by its resolved path.
+    /// SHA-256 of each file as a patch last left it here, by its resolved path.
     written: BTreeMap<String, String>,
     /// The deferred tools whose schemas the model was given.
     fetched: BTreeSet<String>,
@@ -65,6 +65,8 @@ pub struct OperationProgress {
     pub decision: Option<DecisionRecord>,
     pub start: Option<ToolStartRecord>,
     pub result: Option<OperationResultRecord>,
+    /// It was started before the session came here: what it wrote is not here, if anywhere.
+    pub is_foreign: bool,
 }
 
 impl CallProgress {
@@ -150,6 +152,10 @@ impl History {
             Record::ToolResult(result) => self.apply_result(result),
             Record::TurnEnd(end) => self.apply_turn_end(end),
             Record::Notice(notice) => self.apply_notice(notice),
+            Record::Imported(_) => {
+                self.disown();
+                Ok(())
+            }
             Record::Unknown => Ok(()),
         }
     }
@@ -271,6 +277,17 @@ impl History {
         Ok(progress.operations.entry(id.operation).or_default())
     }
 
+    /// Everything so far was done elsewhere, or is made up: no file here is attini's for it.
+    fn disown(&mut self) {
+        self.written.clear();
+        for entry in &mut self.entries {
+            let Entry::Round(round) = entry else { continue };
+            for operation in round.calls.iter_mut().flat_map(|call| call.operations.values_mut()) {
+                operation.is_foreign |= operation.start.is_some();
+            }
+        }
+    }
+
     /// Remembers what a patch that ended well left behind.
     fn note_written(&mut self, id: &OperationId, status: crate::session::record::ResultStatus) {
         if status != crate::session::record::ResultStatus::Ok {
@@ -279,6 +296,7 @@ impl History {
         let start = self
             .call(&id.call_id)
             .and_then(|(_, progress)| progress.operations.get(&id.operation))
+            .filter(|operation| !operation.is_foreign)
             .and_then(|operation| operation.start.clone());
         for file in start.map(|start| start.files).unwrap_or_default() {
             match file.sha256_after {

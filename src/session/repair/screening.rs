@@ -202,7 +202,7 @@ impl Screening {
             Record::Notice(_) => self.notices.push(held),
             Record::Session(_) | Record::TurnEnd(_) => self.did(number, format!("{violation}; it is taken out")),
             // Whatever it means, it breaks nothing.
-            Record::Unknown => {}
+            Record::Imported(_) | Record::Unknown => {}
         }
     }
 
@@ -246,6 +246,7 @@ fn call_id(record: &Record) -> Option<&str> {
         | Record::Assistant(_)
         | Record::TurnEnd(_)
         | Record::Notice(_)
+        | Record::Imported(_)
         | Record::Unknown => None,
     }
 }

@@ -10,6 +10,7 @@
 use crate::call::checked::{CheckedCall, check};
 use crate::call::decided::{question, suggested_rules};
 use crate::failure::Failure;
+use crate::mask;
 use crate::permission::grant::{covers, suggest_prefix};
 use crate::permission::{Rule, Rules};
 use crate::provider::Finish;
@@ -181,6 +182,10 @@ fn assess<'r>(
     let shown = pending.preview.as_ref();
     if shown.is_none_or(|shown| !crate::call::settled::is_same_effect(shown, &assessment.preview)) {
         return Ok(None);
+    }
+    // The line that lists the call says what the call does, and nothing else.
+    if pending.summary.as_deref() != Some(&*mask::apply(&assessment.summary)) {
+        return Err(misfit(pending, "its summary is not what the call would do"));
     }
     if suggested_rules(&call, &assessment, surroundings.workspace.root.path()) != pending.grant {
         return Err(misfit(pending, "its grant is not what the call would need"));

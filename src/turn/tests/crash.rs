@@ -475,14 +475,9 @@ fn ensure_nothing_ran_behind_what_asks(house: &House, place: &HashMap<&str, usiz
     }
 }
 
-/// In one invocation results are recorded in the order of the calls, but for what a repair adds behind strand mode, and
-/// for a call whose operations were all settled before a kill: its result is folded from them first.
+/// In one invocation results are recorded in the order of the calls, but for what a repair adds behind strand mode.
 fn ensure_results_in_order(house: &House, before: &Disk, place: &HashMap<&str, usize>) {
-    let old = whole_records(before);
-    let new = whole_records(&house.disk()).split_off(old.len());
-    let has_operation = |records: &[Record], call_id: &str| {
-        records.iter().any(|record| matches!(record, Record::OperationResult(result) if result.call_id == call_id))
-    };
+    let new = whole_records(&house.disk()).split_off(whole_records(before).len());
     let repaired = |by: Option<&DecidedBy>| by.is_some_and(|by| by.scope == Scope::Repair);
     let is_repair_of = |record: &Record, call_id: &str| match record {
         Record::ToolResult(result) => result.call_id == call_id && repaired(result.auto_decided_by.as_ref()),
@@ -496,7 +491,6 @@ fn ensure_results_in_order(house: &House, before: &Disk, place: &HashMap<&str, u
             _ => None,
         })
         .filter(|call_id| !new.iter().any(|record| is_repair_of(record, call_id)))
-        .filter(|call_id| has_operation(&new, call_id) || !has_operation(&old, call_id))
         .map(|call_id| place[call_id])
         .collect();
     assert!(places.is_sorted(), "results out of order: {:#?}", house.record_lines());

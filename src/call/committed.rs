@@ -286,6 +286,7 @@ pub fn append_all(
     items: Vec<Item>,
 ) -> anyhow::Result<Vec<Event>> {
     let mut events = Vec::new();
+    fold_what_a_kill_left(log, folder, budget, &mut events)?;
     let mut items = items.into_iter().peekable();
     while let Some(item) = items.next() {
         let call_id = item.call_id().to_owned();
@@ -296,8 +297,29 @@ pub fn append_all(
         if is_last_of_call && let Some(folded) = folded(log.history(), &call_id) {
             events.push(record(log, folder, budget, folded)?);
         }
+        fold_what_a_kill_left(log, folder, budget, &mut events)?;
     }
     Ok(events)
+}
+
+/// Folds the calls whose operations are all recorded, and that a kill left without a result of their own, each once all
+/// calls of the reply before it are answered.
+fn fold_what_a_kill_left(
+    log: &mut Log,
+    folder: &SessionFolder,
+    budget: &mut Budget,
+    events: &mut Vec<Event>,
+) -> anyhow::Result<()> {
+    while let Some(folded) = next_to_fold(log.history()) {
+        events.push(record(log, folder, budget, folded)?);
+    }
+    Ok(())
+}
+
+/// The first open call of the latest reply, if nothing is left to do about it but to fold it.
+pub fn next_to_fold(history: &History) -> Option<Settlement> {
+    let (call, _) = history.last_round()?.open_calls().next()?;
+    folded(history, &call.id)
 }
 
 /// Appends one result, without a sync, and returns what is to be told once it is on disk.

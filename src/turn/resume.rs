@@ -2,14 +2,14 @@
 
 use super::Turn;
 use crate::call::checked::check;
-use crate::call::committed::{Budget, Item, Settlement, commit};
+use crate::call::committed::{Budget, Item, Settlement, commit, next_to_fold};
 use crate::call::fanned::operation_count;
 use crate::call::planned::Answer;
 use crate::call::settled;
 use crate::call::unwrapped::tool_name;
 use crate::report::Reporter;
 use crate::session::folder::SessionFolder;
-use crate::session::history::{CallProgress, History};
+use crate::session::history::{CallProgress, History, Round};
 use crate::session::log::Log;
 use crate::session::pending::PendingFile;
 use crate::session::record::{
@@ -202,13 +202,16 @@ fn commit_repairs(
     settlements: Vec<Settlement>,
 ) -> anyhow::Result<()> {
     let mut items: Vec<Item> = settlements.into_iter().map(Item::from).collect();
-    // A kill between the last operation's result and the call's own: nothing is left but to fold.
-    for (call, progress) in log.history().open_calls() {
+    // A kill between the last operation's result and the call's own: nothing is left but to fold. In the latest reply
+    // that is done when the calls before it are answered.
+    let latest = log.history().last_round().map(|round| (round.assistant.turn, round.assistant.round));
+    let is_latest = |round: &Round| latest == Some((round.assistant.turn, round.assistant.round));
+    for (call, progress) in log.history().rounds().filter(|round| !is_latest(round)).flat_map(Round::open_calls) {
         if open_operations_of(call, progress, &|_| false).is_empty() {
             items.push(Item::Recorded(OperationId::whole(&call.id)));
         }
     }
-    if items.is_empty() {
+    if items.is_empty() && next_to_fold(log.history()).is_none() {
         return Ok(());
     }
     let Some(round) = log.history().latest_round() else { return Ok(()) };

@@ -86,6 +86,9 @@ mod tests {
             (vec!["echo", "a b", ""], "echo 'a b' ''"),
             (vec!["sh", "-c", "echo $HOME"], "sh -c 'echo $HOME'"),
             (vec!["printf", "it's \u{1b}[0m\r\u{202e}\\"], "printf $'it\\'s \\x1b[0m\\r\\xe2\\x80\\xae\\\\'"),
+            // What shows nothing, or a blank, in the name of a file.
+            (vec!["rm", "file\u{fe0f}"], "rm $'file\\xef\\xb8\\x8f'"),
+            (vec!["rm", "a\u{a0}b", "\u{2800}"], "rm $'a\\xc2\\xa0b' $'\\xe2\\xa0\\x80'"),
             (vec!["python", "-c", "a\nb"], "python -c 'a\nb'"),
         ] {
             assert_eq!(shell_quote(words), expected);

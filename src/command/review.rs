@@ -7,8 +7,8 @@ mod page;
 use std::collections::BTreeSet;
 
 use super::answer::ANSWER_BYTES_MAX;
-use super::approve::{Ground, approve};
-use super::continuation::{carry_out, ensure_digest, equipment, still_suspended};
+use super::approve::approve;
+use super::continuation::{Ground, decide_on};
 use super::invocation::Invocation;
 use super::opened::{nothing_pending, open_existing};
 use crate::cli::{GrantScope, ReviewArguments};
@@ -21,7 +21,6 @@ use crate::session::pending::{Needs, PendingCall, PendingFile};
 use crate::terminal::{Key, Terminal, Words};
 use crate::tool::Preview;
 use crate::turn::decisions::{Verdict, decide};
-use crate::turn::verification::Grants;
 
 use page::Pages;
 
@@ -39,26 +38,16 @@ pub fn run(invocation: &Invocation, arguments: &ReviewArguments) -> anyhow::Resu
     let Some(file) = opened.pending.take() else {
         return Err(nothing_pending(invocation, Some(opened.log.history())).into());
     };
-    ensure_digest(&file, arguments.if_digest.as_deref())?;
-    let trust = invocation.trust()?;
-    let equipment = equipment(invocation, &opened, &arguments.turn, &trust)?;
-    let recomputed = equipment.verify(invocation, opened.folder, opened.log.history(), &file)?;
-    let ground =
-        Ground { invocation, folder: opened.folder, equipment: &equipment, recomputed: &recomputed, trust: &trust };
-    let mut review = Review { ground, terminal, file, left: BTreeSet::new() };
-    review.walk()?;
-    let decided = review.file;
-    let grants = Grants::of(&decided, opened.log.history(), &recomputed);
-    drop(recomputed);
-    if decided.undecided().next().is_some() {
-        return Ok(still_suspended(invocation, opened.log.history(), &decided));
-    }
-    carry_out(invocation, opened, equipment, &decided, &grants, trust)
+    decide_on(invocation, opened, file, (&arguments.turn, arguments.if_digest.as_deref()), |ground, file| {
+        let mut review = Review { ground, terminal, file, left: BTreeSet::new() };
+        review.walk()?;
+        Ok(review.file)
+    })
 }
 
 /// A walk through the pending calls.
 struct Review<'a> {
-    ground: Ground<'a>,
+    ground: &'a Ground<'a>,
     terminal: Terminal<'a>,
     /// As it is on disk.
     file: PendingFile,
@@ -169,7 +158,7 @@ impl Review<'_> {
     }
 
     fn approve(&mut self, index: usize, scope: Option<GrantScope>) -> anyhow::Result<Step> {
-        match approve(&self.ground, &self.file, &[index], scope.map(|scope| (scope, None))) {
+        match approve(self.ground, &self.file, &[index], scope.map(|scope| (scope, None))) {
             Ok(decided) => self.store(decided),
             Err(error) => {
                 let failure = Failure::of(&error);

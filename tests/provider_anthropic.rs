@@ -108,6 +108,7 @@ impl Conversation {
 fn anthropic(server: &ModelServer) -> Box<dyn Provider> {
     let settings = Settings {
         provider: "anthropic".to_owned(),
+        models_url: String::new(),
         url: format!("{}/v1/messages", server.anthropic_base_url()),
         key_variable: Some("ANTHROPIC_API_KEY".to_owned()),
         key: Some(ANTHROPIC_KEY.to_owned()),

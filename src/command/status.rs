@@ -110,7 +110,7 @@ fn describe(invocation: &Invocation, state: &State, history: &History) -> Vec<Li
     let mut lines = vec![Line::new(Tone::Heading, &format!("session {}: {said}", invocation.session))];
     if let Some(user) = history.user() {
         lines.push(Line::plain(&format!("model: {}", user.settings.model)));
-        let (of_turn, of_session) = (history.spent(), session_usage(history));
+        let (of_turn, of_session) = (history.spent(), history.session_usage());
         lines.push(Line::plain(&format!(
             "turn {turn}: {} rounds, {} calls, {}",
             of_turn.rounds,
@@ -173,13 +173,6 @@ fn tokens(usage: Usage) -> String {
     format!("{} tokens in ({} cached), {} out", usage.input_tokens, usage.cached_input_tokens, usage.output_tokens)
 }
 
-fn session_usage(history: &History) -> Usage {
-    history.rounds().fold(Usage::default(), |mut usage, round| {
-        usage += round.assistant.usage;
-        usage
-    })
-}
-
 /// The size of the last prompt and its reply, as the service counted them.
 fn context_tokens(history: &History) -> Option<u64> {
     let usage = history.latest_round()?.assistant.usage;
@@ -202,7 +195,7 @@ fn fields(invocation: &Invocation, state: &State, history: &History) -> Map<Stri
         "rounds": spent.rounds,
         "tool_calls": spent.tool_calls,
         "usage": spent.usage,
-        "session_usage": session_usage(history),
+        "session_usage": history.session_usage(),
         "context_tokens": context_tokens(history),
         "pending": suspended.map(|suspended| suspended.pending.as_slice()).unwrap_or_default(),
         "digest": suspended.map(|suspended| &suspended.digest),

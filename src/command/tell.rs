@@ -96,44 +96,70 @@ fn new_settings(
     config: &Config,
     history: Option<&History>,
 ) -> anyhow::Result<TurnSettings> {
+    let model = choose_model(invocation, options.model.as_deref(), config, history)?;
+    let deny = invocation.rule_options.iter().filter(|rule| !rule.allows()).cloned().collect();
+    TurnSettings::of_new_turn(model, options, config, &invocation.workspace, deny)
+}
+
+/// The model of a new turn. `option`: what the command line names.
+pub fn choose_model(
+    invocation: &Invocation,
+    option: Option<&str>,
+    config: &Config,
+    history: Option<&History>,
+) -> anyhow::Result<String> {
     let used_last = || history.and_then(model_used_last);
-    let model = match (&options.model, invocation.environment.text("ATTINI_MODEL")?) {
-        (Some(model), _) => model.clone(),
-        (None, Some(model)) => model.to_owned(),
+    Ok(match (option, invocation.environment.text("ATTINI_MODEL")?) {
+        (Some(model), _) | (None, Some(model)) => model.to_owned(),
         (None, None) => used_last()
             .or_else(|| config.model.clone())
             .or_else(provider::default_model)
             .ok_or_else(provider::no_model_failure)?,
-    };
-    let deny = invocation.rule_options.iter().filter(|rule| !rule.allows()).cloned().collect();
-    TurnSettings::of_new_turn(model, options, config, &invocation.workspace, deny)
+    })
 }
 
 /// What was asked last, by a continuation with an option of its own too; or was to be asked, where no reply came.
 fn model_used_last(history: &History) -> Option<String> {
     let user = history.user()?;
     let reply = history.latest_round().map(|round| &round.assistant).filter(|reply| reply.turn == user.turn);
-    Some(reply.map_or_else(|| user.settings.model.clone(), |reply| format!("{}/{}", reply.provider, reply.model)))
+    let reply = reply.map(|reply| (&reply.provider, &reply.model));
+    // Where a summary covers the turn's replies, the model that wrote it is the one that was asked last.
+    let summary = history.summary().filter(|summary| summary.through_turn == user.turn && summary.through_round > 0);
+    let last = reply.or(summary.map(|summary| (&summary.provider, &summary.model)));
+    Some(last.map_or_else(|| user.settings.model.clone(), |(provider, model)| format!("{provider}/{model}")))
 }
 
 /// The prompt from the command line, from stdin, or from both.
 fn read_prompt(arguments: &TellArguments) -> anyhow::Result<String> {
     let prompt = match arguments.prompt.as_deref() {
-        None | Some("-") => read_stdin()?,
-        Some(prompt) if arguments.stdin => {
+        Some(prompt) if arguments.stdin && prompt != "-" => {
             let data = read_stdin()?;
             let fence = fence(&data);
             format!("{prompt}\n\n<{fence}>\n{}\n</{fence}>", data.trim_end_matches('\n'))
         }
-        Some(prompt) => prompt.to_owned(),
+        prompt => prompt_or_stdin(prompt)?,
     };
+    ensure_prompt(&prompt)?;
+    Ok(prompt)
+}
+
+/// The words themselves; none, or `-`: all of stdin.
+pub fn prompt_or_stdin(prompt: Option<&str>) -> anyhow::Result<String> {
+    match prompt {
+        None | Some("-") => read_stdin(),
+        Some(prompt) => Ok(prompt.to_owned()),
+    }
+}
+
+/// Refuses a prompt that is too long or says nothing.
+pub fn ensure_prompt(prompt: &str) -> anyhow::Result<()> {
     if prompt.len() as u64 > PROMPT_BYTES_MAX {
         return Err(too_long().into());
     }
     if prompt.trim().is_empty() {
         return Err(Failure::usage("the prompt is empty").hint("say what is to be done: `attini tell PROMPT`").into());
     }
-    Ok(prompt)
+    Ok(())
 }
 
 /// What the data's block is called: a name that the data itself does not hold, whatever the case of its letters, so that

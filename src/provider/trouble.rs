@@ -13,6 +13,9 @@ use crate::mask;
 /// What is quoted of a service's own words.
 pub const WORDS_BYTES_MAX: usize = 2048;
 
+/// The code of a request that is longer than the model takes.
+pub const CONTEXT_OVERFLOW: &str = "context_overflow";
+
 /// Why one try of a request brought no reply.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Trouble {
@@ -111,7 +114,7 @@ pub fn of_error_object(service: Service<'_>, value: &Value, retry_after: Option<
 }
 
 fn overflow(error: ProviderError, retry_after: Option<Duration>) -> Trouble {
-    let error = ProviderError { code: "context_overflow".to_owned(), retryable: false, ..error };
+    let error = ProviderError { code: CONTEXT_OVERFLOW.to_owned(), retryable: false, ..error };
     Trouble { error, again: false, retry_after }
 }
 

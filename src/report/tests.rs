@@ -100,6 +100,8 @@ fn result(status: Status) -> TurnResult {
         digest: None,
         tool_calls: Some(1),
         usage: Some(Usage { input_tokens: 10, output_tokens: 5, cached_input_tokens: 0 }),
+        round_usage: None,
+        session_usage: None,
         error: None,
     }
 }

@@ -53,7 +53,7 @@ fn check_log(folder: &SessionFolder, violations: &mut Vec<Violation>) -> anyhow:
     };
     let mut report = |line: Option<u64>, what: String| violations.push(Violation { file: shown.clone(), line, what });
     let mut reader = BufReader::new(file);
-    let mut history = History::default();
+    let mut history = History::checking();
     let mut call_lines: Vec<(String, u64)> = Vec::new();
     let mut line = Vec::new();
     let mut number = 0;
@@ -71,7 +71,7 @@ fn check_log(folder: &SessionFolder, violations: &mut Vec<Violation>) -> anyhow:
                 if let Record::Assistant(assistant) = &record {
                     call_lines.extend(assistant.tool_calls.iter().map(|call| (call.id.clone(), number)));
                 }
-                if let Err(violation) = history.apply(&record) {
+                if let Err(violation) = history.apply_line(&record, read as u64) {
                     report(Some(number), violation);
                 }
             }
@@ -81,7 +81,10 @@ fn check_log(folder: &SessionFolder, violations: &mut Vec<Violation>) -> anyhow:
                     "the last record is a fragment; the next turn cuts it off and keeps it".to_owned(),
                 );
             }
-            Err(error) => report(Some(number), format!("it is not a record: {error}")),
+            Err(error) => {
+                history.skip(read as u64);
+                report(Some(number), format!("it is not a record: {error}"));
+            }
         }
     }
     if number == 0 {

@@ -345,6 +345,7 @@ impl House {
                 provider_name: "fake".to_owned(),
                 model_name: "model".to_owned(),
                 context_tokens: None,
+                takes_no_choice: true,
                 key_variables: Vec::new(),
             },
             rules: Rules::new(self.workspace.root.path(), rules),

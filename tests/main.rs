@@ -4,7 +4,9 @@
 mod support;
 
 mod adversity;
+mod asking;
 mod bad_input;
+mod compaction;
 mod decisions;
 mod deferral;
 mod diff;

@@ -118,6 +118,13 @@ fn describe(invocation: &Invocation, state: &State, history: &History) -> Vec<Li
             tokens(of_turn.usage)
         )));
         lines.push(Line::plain(&format!("session: {}", tokens(of_session))));
+        if let Some(round) = history.last_round() {
+            lines.push(Line::plain(&format!("round {}: {}", round.assistant.round, tokens(round.assistant.usage))));
+        }
+        if let Some(summary) = history.summary() {
+            let (turn, round) = (summary.through_turn, summary.through_round);
+            lines.push(Line::plain(&format!("summarised: through round {round} of turn {turn}")));
+        }
         if let Some(size) = context_tokens(history) {
             lines.push(Line::plain(&format!("context: {size} tokens at the last request")));
         }
@@ -175,7 +182,7 @@ fn tokens(usage: Usage) -> String {
 
 /// The size of the last prompt and its reply, as the service counted them.
 fn context_tokens(history: &History) -> Option<u64> {
-    let usage = history.latest_round()?.assistant.usage;
+    let usage = history.latest_round().filter(|round| !history.is_before_summary(round))?.assistant.usage;
     Some(usage.input_tokens.saturating_add(usage.output_tokens)).filter(|tokens| *tokens > 0)
 }
 
@@ -195,6 +202,7 @@ fn fields(invocation: &Invocation, state: &State, history: &History) -> Map<Stri
         "rounds": spent.rounds,
         "tool_calls": spent.tool_calls,
         "usage": spent.usage,
+        "round_usage": history.last_round().map(|round| round.assistant.usage),
         "session_usage": history.session_usage(),
         "context_tokens": context_tokens(history),
         "pending": suspended.map(|suspended| suspended.pending.as_slice()).unwrap_or_default(),

@@ -253,9 +253,13 @@ fn choose_border(history: &History, kept_tokens: u64) -> Option<usize> {
 /// corrected.
 fn uncoverable(history: &History) -> usize {
     let is_open = history.standing(|_, _| false) == Standing::Unfinished;
+    if !is_open {
+        return 0;
+    }
+    let turn = history.turn();
     let stays = |entry: &&Entry| match entry {
-        Entry::User(_) => is_open,
-        Entry::Round(round) => is_open && round.assistant.tool_calls.is_empty(),
+        Entry::User(user) => user.turn == turn,
+        Entry::Round(round) => round.assistant.turn == turn && round.assistant.tool_calls.is_empty(),
         Entry::Notice(_) => true,
     };
     history.entries().iter().rev().take_while(stays).count()

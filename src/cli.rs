@@ -42,7 +42,7 @@ Examples:
   git diff | attini tell --stdin 'review this change'
   attini approve call_2 --grant session
   attini deny call_2 --reason 'use the fixture instead'
-  attini --output json status | jq .exit_code"
+  attini --output json status | jq -r .state"
 )]
 pub struct Cli {
     #[command(flatten)]
@@ -108,6 +108,8 @@ pub enum Command {
     Tell(Box<TellArguments>),
     Approve(Box<ApproveArguments>),
     Deny(Box<DenyArguments>),
+    Answer(Box<AnswerArguments>),
+    Review(Box<ReviewArguments>),
     Resume(Box<ResumeArguments>),
     /// Say where the session stands
     ///
@@ -115,14 +117,12 @@ pub enum Command {
     /// the usage. Changes nothing, and exits with 0 whatever it finds.
     Status,
     Diff(DiffArguments),
+    Show(ShowArguments),
     Tools(ToolsArguments),
-    /// Verify every invariant of the session's files
-    ///
-    /// Reads the whole log and prints each violation with its file and line; exits with 16 if there is one. Changes
-    /// nothing.
-    Check,
+    Check(CheckArguments),
     Undo(UndoArguments),
     Rules(RulesArguments),
+    Sessions(SessionsArguments),
     Trust(TrustArguments),
     /// Try a first suspend and approve, without a key
     ///
@@ -142,13 +142,17 @@ impl Command {
             Self::Tell(_) => "tell",
             Self::Approve(_) => "approve",
             Self::Deny(_) => "deny",
+            Self::Answer(_) => "answer",
+            Self::Review(_) => "review",
             Self::Resume(_) => "resume",
             Self::Status => "status",
             Self::Diff(_) => "diff",
+            Self::Show(_) => "show",
             Self::Tools(_) => "tools",
-            Self::Check => "check",
+            Self::Check(_) => "check",
             Self::Undo(_) => "undo",
             Self::Rules(_) => "rules",
+            Self::Sessions(_) => "sessions",
             Self::Trust(_) => "trust",
             Self::Demo => "demo",
             Self::Ask(_) => "ask",
@@ -164,13 +168,17 @@ impl Command {
             Self::Tell(arguments) => Some(&arguments.turn),
             Self::Approve(arguments) => Some(&arguments.turn),
             Self::Deny(arguments) => Some(&arguments.turn),
+            Self::Answer(arguments) => Some(&arguments.turn),
+            Self::Review(arguments) => Some(&arguments.turn),
             Self::Resume(arguments) => Some(&arguments.turn),
             Self::Status
             | Self::Diff(_)
+            | Self::Show(_)
             | Self::Tools(_)
-            | Self::Check
+            | Self::Check(_)
             | Self::Undo(_)
             | Self::Rules(_)
+            | Self::Sessions(_)
             | Self::Trust(_)
             | Self::Demo
             | Self::Ask(_)
@@ -253,6 +261,59 @@ pub struct DenyArguments {
     /// What the model is told
     #[arg(long, value_name = "TEXT")]
     pub reason: Option<String>,
+
+    /// Refuse (17) unless pending.json has this digest
+    #[arg(long, value_name = "DIGEST")]
+    pub if_digest: Option<String>,
+
+    #[command(flatten)]
+    pub turn: TurnOptions,
+}
+
+/// Answer a question, and continue the turn
+///
+/// The model reads your words as they are; the number of a choice stands for that choice. Once all pending calls are
+/// decided the turn goes on; else the answer is written down and the exit code is 10, or 11 with only questions left.
+#[derive(Debug, Clone, Args)]
+#[command(
+    allow_missing_positional = true,
+    after_long_help = "\
+Examples:
+  attini answer 'the second one; keep the old name as an alias'
+  attini answer call_3 2
+  attini answer 'call_7#2' - < answer.txt"
+)]
+pub struct AnswerArguments {
+    /// The question, as attini status lists it; not needed where one alone is open
+    #[arg(value_name = "ID")]
+    pub id: Option<String>,
+
+    /// Your answer, or a choice's number; -: read it from stdin (1 MiB at most)
+    #[arg(value_name = "TEXT", required = true)]
+    pub text: String,
+
+    /// Refuse (17) unless pending.json has this digest
+    #[arg(long, value_name = "DIGEST")]
+    pub if_digest: Option<String>,
+
+    #[command(flatten)]
+    pub turn: TurnOptions,
+}
+
+/// Decide on the pending calls one by one, at a terminal, and continue the turn
+///
+/// Shows each call that waits and takes one key for it: approve, deny with a reason, answer, store the suggested rule,
+/// show the whole of it, leave it for later, quit. Each decision is written down as it is made. Once all pending calls
+/// are decided the turn goes on; else the exit code is 10, or 11 with only questions left.
+#[derive(Debug, Clone, Args)]
+#[command(after_long_help = "\
+Examples:
+  attini review
+  attini -s ci review --if-digest sha256:5d41402abc4b2a76b9719d911017c592ae1f8e0a4b6f1c3d7e9a2b5c8d0f1e2a")]
+pub struct ReviewArguments {
+    /// Refuse (17) unless pending.json has this digest
+    #[arg(long, value_name = "DIGEST")]
+    pub if_digest: Option<String>,
 
     #[command(flatten)]
     pub turn: TurnOptions,
@@ -376,6 +437,58 @@ pub struct DiffArguments {
     /// One pending patch alone
     #[arg(value_name = "ID")]
     pub id: Option<String>,
+}
+
+/// Verify every invariant of the session's files
+///
+/// Reads the whole log and prints each violation with its file and line; exits with 16 if there is one. Changes nothing
+/// without --repair.
+#[derive(Debug, Clone, Args)]
+#[command(after_long_help = "\
+Examples:
+  attini check
+  attini check --repair")]
+pub struct CheckArguments {
+    /// Mend what can be mended without forgetting anything that was done, and keep the originals
+    ///
+    /// Lines of the log that say nothing, or say something twice, are taken out; each call that would never get a result
+    /// gets one (unknown where a line that cannot be read may have told of it); a pending.json that is of no use is set
+    /// aside. The files as they were stay beside, as conversation.jsonl.before-repair-TIME and
+    /// pending.json.before-repair-TIME. If anything cannot be mended, nothing is changed, and the exit code is 16.
+    #[arg(long)]
+    pub repair: bool,
+}
+
+/// Replay the conversation
+///
+/// On stdout, as it was shown live, each prompt behind a >. Works while a turn runs, and changes nothing. Warnings and
+/// the words of errors are in no record, so they are not shown again; -v shows arguments, results and reasoning too.
+#[derive(Debug, Clone, Args)]
+#[command(after_long_help = "\
+Examples:
+  attini show
+  attini show --last
+  attini show --turn 3 --markdown > turn-3.md
+  attini show --json | jq -r 'select(.type == \"assistant\").text'
+  attini --output json show | jq '.records | length'")]
+pub struct ShowArguments {
+    /// One turn alone
+    #[arg(long, value_name = "N", value_parser = value::count_from(1))]
+    pub turn: Option<u64>,
+
+    /// The last turn alone
+    #[arg(long, conflicts_with = "turn")]
+    pub last: bool,
+
+    /// Print the records as they stand in the log, one JSON object a line
+    ///
+    /// With --output json the one object has them in its field records.
+    #[arg(long)]
+    pub json: bool,
+
+    /// Print a Markdown document
+    #[arg(long, conflicts_with = "json")]
+    pub markdown: bool,
 }
 
 /// List the tools as the model would see them
@@ -552,6 +665,90 @@ pub enum RuleScope {
     Workspace,
     /// Everything you do
     User,
+}
+
+/// List, copy, move and remove sessions
+#[derive(Debug, Clone, Args)]
+#[command(after_long_help = "\
+Examples:
+  attini sessions list
+  attini sessions fork main experiment
+  attini sessions export main main.tar.gz
+  attini sessions import main.tar.gz --as from-ci
+  attini sessions prune --older-than 30 --dry-run")]
+pub struct SessionsArguments {
+    #[command(subcommand)]
+    pub command: SessionsCommand,
+}
+
+#[derive(Debug, Clone, Subcommand)]
+pub enum SessionsCommand {
+    /// List the sessions, the one used last first
+    ///
+    /// Each with its state as attini status names it, when it was used last, how many turns and how many bytes it has.
+    List,
+    /// Remove a session
+    ///
+    /// Without a question. A locked session is refused (12), and so is one that waits for a person (17), unless --force
+    /// is given.
+    Rm {
+        /// The session
+        #[arg(value_name = "NAME", value_parser = value::session_name)]
+        name: String,
+        /// Also where calls wait for a decision
+        #[arg(long)]
+        force: bool,
+    },
+    /// Copy a session under another name
+    ///
+    /// Calls without a result are cancelled in the copy. Background tasks are not copied.
+    Fork {
+        /// The session
+        #[arg(value_name = "NAME", value_parser = value::session_name)]
+        name: String,
+        /// The copy's name
+        #[arg(value_name = "NEW", value_parser = value::session_name)]
+        new: String,
+    },
+    /// Write a session into one file
+    ///
+    /// A tar.gz with the conversation, what is pending, the rules, outputs, before-images and the scratchpad; background
+    /// tasks are left out. A suspended session can be approved where it is imported.
+    Export {
+        /// The session
+        #[arg(value_name = "NAME", value_parser = value::session_name)]
+        name: String,
+        /// The file, replaced if it is there; -: stdout
+        #[arg(value_name = "FILE", value_hint = ValueHint::FilePath)]
+        file: PathBuf,
+    },
+    /// Make a session of an exported file
+    ///
+    /// The file is taken as hostile: its names, sizes and records are checked before there is a session. Rules that allow
+    /// something are left out, and approvals that were given but not carried out are to be given again, unless
+    /// --with-rules says otherwise.
+    Import {
+        /// What attini sessions export has written
+        #[arg(value_name = "FILE", value_hint = ValueHint::FilePath)]
+        file: PathBuf,
+        /// The session's name; without it the exported one's
+        #[arg(long = "as", value_name = "NAME", value_parser = value::session_name)]
+        name: Option<String>,
+        /// Keep allowing rules and approvals; the rules count once attini trust has seen them
+        #[arg(long)]
+        with_rules: bool,
+    },
+    /// Remove what killed invocations left behind, and old sessions
+    ///
+    /// Without --older-than no session is removed.
+    Prune {
+        /// Also remove idle sessions that were not used for so many days
+        #[arg(long, value_name = "DAYS", value_parser = value::count_from(0))]
+        older_than: Option<u64>,
+        /// Only say what would be removed
+        #[arg(long)]
+        dry_run: bool,
+    },
 }
 
 /// Show, and trust, this workspace's config and rules

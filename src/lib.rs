@@ -30,7 +30,7 @@
 //! [`tool`]: one file a built-in tool. [`mcp`]: the tools of MCP servers, and the only place with an async runtime. [`provider`]: one file a wire format. [`report`]: events, text, JSON, and the
 //! escaping of everything that comes from outside. [`cli`] and [`command`]: the command line, one file a subcommand.
 //! [`exit`] and [`failure`]: how it can end, and what is told of it. [`crash`]: what becomes of a panic. [`interrupt`]:
-//! what ends it from outside. [`mask`]: what keeps keys out of everything. [`clock`]: the time as it is written.
+//! what ends it from outside. [`terminal`]: a person at one, a key or a line at a time. [`mask`]: what keeps keys out of everything. [`clock`]: the time as it is written.
 
 pub mod call;
 pub mod cli;
@@ -48,6 +48,7 @@ pub mod permission;
 pub mod provider;
 pub mod report;
 pub mod session;
+pub mod terminal;
 pub mod tool;
 pub mod turn;
 pub mod workspace;

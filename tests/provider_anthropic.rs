@@ -185,7 +185,8 @@ fn a_pause_is_gone_on_from() {
 
 #[test]
 fn a_question_on_the_side_offers_the_tools_and_forbids_them() {
-    let mut conversation = Conversation::begin([reply().call("read", json!({"path": "a"})), reply().text("A file.")]);
+    let answer = reply().text("A file.").on_the_side();
+    let mut conversation = Conversation::begin([reply().call("read", json!({"path": "a"})), answer]);
     conversation.ask();
     assert_eq!(conversation.try_ask(true).0.unwrap().text, "A file.");
     let request = conversation.server.last_request();

@@ -57,7 +57,7 @@ fn a_turn_that_ends_ends_the_job() {
     assert_eq!(kept_result(&case)["text"], "One line.");
     let changes = kept(&case, "changes.patch");
     let changed: Vec<&str> = changes.lines().filter(|line| line.starts_with("diff ")).collect();
-    assert_eq!(changed, ["diff --git a/.attini/.gitignore b/.attini/.gitignore"]);
+    assert!(changed.is_empty(), "{changed:?}");
 }
 
 #[test]
@@ -91,6 +91,9 @@ fn a_wrong_setting_fails_the_job() {
 /// Another checkout of the commit that the job started from, as another machine has it.
 fn fresh_checkout(case: &Case) -> PathBuf {
     let path = case.home().join("checkout");
+    if path.exists() {
+        return path;
+    }
     let mut git = Command::new("git");
     git.args(["clone", "--quiet"]).arg(case.workspace()).arg(&path).env_clear();
     git.env("PATH", std::env::var_os("PATH").unwrap_or_default());
@@ -120,7 +123,7 @@ fn what_one_job_left_pending_another_one_approves() {
         (kept_result(&case)["digest"].as_str(), kept_result(&case)["exit_code"].as_u64()),
         (Some(&*digest), Some(10))
     );
-    decide(&case, "approve", &digest).exit(0).stdout("It passes.\n");
+    decide(&case, "approve", &digest).exit(0).stdout_contains("It passes.\n");
     assert_eq!(read_in_checkout(&case, "notes.md"), "one\ntwo\n");
     let log = read_in_checkout(&case, ".attini/sessions/ci/conversation.jsonl");
     assert!(log.contains(r#""decision":"approve""#), "{log}");
@@ -130,14 +133,17 @@ fn what_one_job_left_pending_another_one_approves() {
 fn what_was_not_looked_at_is_not_approved() {
     let case = checkout().script([change_and_test()]);
     run_turn(&case).exit(0);
-    decide(&case, "approve", "sha256:0").exit(17).stdout("").stderr_contains("pending.json has the digest");
+    for decision in ["approve", "deny"] {
+        decide(&case, decision, "sha256:0").exit(17).stderr_contains("pending.json has the digest");
+    }
 }
 
 #[test]
 fn what_one_job_left_pending_another_one_denies() {
     let case = checkout().script([change_and_test(), reply().text("Then not.")]);
     run_turn(&case).exit(0);
-    decide(&case, "deny", "-").exit(0).stdout("Then not.\n");
+    let digest = kept(&case, "digest").trim().to_owned();
+    decide(&case, "deny", &digest).exit(0).stdout_contains("Then not.\n");
     let log = read_in_checkout(&case, ".attini/sessions/ci/conversation.jsonl");
     assert!(log.contains("a reviewer said no"), "{log}");
 }

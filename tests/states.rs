@@ -8,7 +8,8 @@ use serde_json::{Value, json};
 
 use crate::support::{Case, Latch, json_lines, mark_rule, reply};
 
-const COMMANDS: [&[&str]; 4] = [&["approve"], &["deny"], &["resume"], &["approve", "call_1"]];
+const COMMANDS: [&[&str]; 6] =
+    [&["approve"], &["deny"], &["resume"], &["approve", "call_1"], &["answer", "yes"], &["answer", "call_1", "yes"]];
 
 fn case() -> Case {
     Case::new().marks().file("a.txt", "alpha\n").rules([mark_rule("x", true)])
@@ -236,7 +237,14 @@ fn unfinished() -> Vec<(&'static str, Case)> {
 #[test]
 fn an_unfinished_turn_without_open_calls_goes_on_with_resume_alone() {
     for (what, case) in unfinished() {
-        for arguments in [&["approve"][..], &["deny"], &["approve", "call_1"], &["deny", "call_1"]] {
+        for arguments in [
+            &["approve"][..],
+            &["deny"],
+            &["approve", "call_1"],
+            &["deny", "call_1"],
+            &["answer", "yes"],
+            &["answer", "call_1", "yes"],
+        ] {
             assert_unchanged(&case, arguments, 3);
             case.run(arguments).exit(3).stderr_contains("`attini resume` goes on").stderr_lacks("attini tell");
         }

@@ -35,12 +35,16 @@ pub struct Settlement {
     pub auto_decided_by: Option<DecidedBy>,
     pub duration_ms: u64,
     pub output_file: Option<String>,
+    /// As in [`ToolResultRecord::title`].
+    pub title: Option<String>,
     /// A decision that goes before the result, unless it is recorded already.
     pub grounds: Option<Grounds>,
     /// Of an operation that was not run: the one whose failure stopped it.
     pub stopped_by: Option<u32>,
     /// As in [`crate::tool::Outcome::fetched`].
     pub fetched: Vec<String>,
+    /// Its content is made of results, each of which says by itself what to do next.
+    pub is_folded: bool,
 }
 
 /// What is to be committed of a call, or of one of its operations.
@@ -81,9 +85,11 @@ impl Settlement {
             auto_decided_by: decided_by,
             duration_ms: 0,
             output_file: answer.output_file,
+            title: None,
             grounds: answer.grounds,
             stopped_by: answer.stopped_by,
             fetched: Vec::new(),
+            is_folded: false,
         }
     }
 
@@ -101,10 +107,19 @@ impl Settlement {
             auto_decided_by: None,
             duration_ms: u64::try_from(executed.duration.as_millis()).unwrap_or(u64::MAX),
             output_file: outcome.output_file,
+            title: None,
             grounds: None,
             stopped_by: executed.stopped_by,
             fetched: outcome.fetched,
+            is_folded: false,
         }
+    }
+
+    /// The same, of an operation that was begun under this title.
+    #[must_use]
+    pub fn titled(mut self, title: String) -> Self {
+        self.title = Some(title);
+        self
     }
 
     /// Brings the content into the form in which the model reads it: masked, never empty, within `bytes_max`, with what
@@ -116,6 +131,7 @@ impl Settlement {
         }
         let next = match (self.status, &self.code) {
             (ResultStatus::Ok | ResultStatus::NotRun, _) | (_, None) => None,
+            (_, Some(_)) if self.is_folded => None,
             (_, Some(code)) => hints::next_line(code, self.detail.as_deref().map(mask::apply).as_deref()),
         };
         let next = next.map(|line| shorten(&line, bytes_max / 4, None).into_owned());
@@ -135,6 +151,7 @@ impl Settlement {
 
     fn record(&self) -> Record {
         let reason = self.reason.as_deref().map(|reason| mask::apply(reason).into_owned());
+        let title = self.title.as_deref().map(|title| shortened_title(&mask::apply(title)));
         match self.id.operation {
             None => Record::ToolResult(ToolResultRecord {
                 call_id: self.id.call_id.clone(),
@@ -147,6 +164,7 @@ impl Settlement {
                 auto_decided_by: self.auto_decided_by.clone(),
                 duration_ms: self.duration_ms,
                 output_file: self.output_file.clone(),
+                title: title.clone(),
                 fetched: self.fetched.clone(),
             }),
             Some(operation) => Record::OperationResult(OperationResultRecord {
@@ -161,6 +179,7 @@ impl Settlement {
                 auto_decided_by: self.auto_decided_by.clone(),
                 duration_ms: self.duration_ms,
                 output_file: self.output_file.clone(),
+                title: title.clone(),
                 fetched: self.fetched.clone(),
                 stopped_by: self.stopped_by,
             }),
@@ -176,6 +195,17 @@ impl Settlement {
             duration_ms: self.duration_ms,
         }
     }
+}
+
+/// How much of a title is recorded. What an MCP tool is called by holds all its arguments, which the log has already.
+const TITLE_BYTES_MAX: usize = 4096;
+
+fn shortened_title(title: &str) -> String {
+    if title.len() <= TITLE_BYTES_MAX {
+        return title.to_owned();
+    }
+    let end = (0..=TITLE_BYTES_MAX).rev().find(|end| title.is_char_boundary(*end)).unwrap_or_default();
+    format!("{} ...", &title[..end])
 }
 
 /// How long results may be.
@@ -201,6 +231,22 @@ pub fn commit(
     mut events: Vec<Event>,
 ) -> anyhow::Result<()> {
     let turn = log.history().turn();
+    events.extend(append_all(log, folder, budget, items)?);
+    log.barrier()?;
+    for event in &events {
+        reporter.tell(Some(turn), event);
+    }
+    Ok(())
+}
+
+/// Appends what is settled in the order given, without a sync, and returns what is to be told once it is on disk.
+pub fn append_all(
+    log: &mut Log,
+    folder: &SessionFolder,
+    budget: &mut Budget,
+    items: Vec<Item>,
+) -> anyhow::Result<Vec<Event>> {
+    let mut events = Vec::new();
     let mut items = items.into_iter().peekable();
     while let Some(item) = items.next() {
         let call_id = item.call_id().to_owned();
@@ -212,11 +258,7 @@ pub fn commit(
             events.push(record(log, folder, budget, folded)?);
         }
     }
-    log.barrier()?;
-    for event in &events {
-        reporter.tell(Some(turn), event);
-    }
-    Ok(())
+    Ok(events)
 }
 
 /// Appends one result, without a sync, and returns what is to be told once it is on disk.
@@ -228,10 +270,13 @@ pub fn record(
 ) -> anyhow::Result<Event> {
     let whole = budget.result_bytes.min(budget.round_bytes);
     let bytes_max = match settlement.id.operation {
-        Some(_) => share(whole, operation_count(log.history(), &settlement.id.call_id)),
-        None => whole,
+        Some(_) => {
+            let share = share(whole, operation_count(log.history(), &settlement.id.call_id));
+            within_fold(&settlement.content, share.max(SHARE_BYTES_MIN))
+        }
+        None => whole.max(RESULT_BYTES_MIN),
     };
-    settlement.shape(folder, bytes_max.max(RESULT_BYTES_MIN));
+    settlement.shape(folder, bytes_max);
     if settlement.id.operation.is_none() {
         budget.round_bytes = budget.round_bytes.saturating_sub(settlement.content.len());
     }
@@ -240,13 +285,27 @@ pub fn record(
     Ok(settlement.event())
 }
 
-/// What a frame of the fold takes.
-const FRAME_BYTES: usize = 64;
+/// What a frame of the fold takes at most, the lines around it included. Where an operation was not run it is longer,
+/// and all there is.
+const FRAME_BYTES: usize = 24;
+
+/// Even a call of very many operations leaves each this much: room to say where the whole is.
+const SHARE_BYTES_MIN: usize = 256;
 
 /// Each operation's part of the bytes that its call's result may have.
 fn share(bytes: usize, operations: usize) -> usize {
     let operations = operations.max(1);
     bytes.saturating_sub(operations * FRAME_BYTES) / operations
+}
+
+/// How much of a share its content may take, so that it still fits when the fold has indented what looks like a frame.
+fn within_fold(content: &str, share: usize) -> usize {
+    match fanned::indented_bytes(content) {
+        0 => share,
+        indented if content.len() + indented <= share => share,
+        // However much is left out, no more than every line of the rest can grow.
+        _ => share - share.div_ceil(fanned::FRAME_LIKE_BYTES_MIN + 2),
+    }
 }
 
 fn operation_count(history: &History, call_id: &str) -> usize {
@@ -279,9 +338,11 @@ fn folded(history: &History, call_id: &str) -> Option<Settlement> {
         auto_decided_by: decisive.and_then(|result| result.auto_decided_by.clone()),
         duration_ms: results.iter().map(|result| result.duration_ms).sum(),
         output_file: None,
+        title: None,
         grounds: None,
         stopped_by: None,
         fetched: Vec::new(),
+        is_folded: true,
     })
 }
 

@@ -2,9 +2,11 @@
 //!
 //! The judge itself, a pure function of rules and accesses, lives in `permission`.
 
+use std::path::Path;
+
 use super::checked::CheckedCall;
 use super::planned::Answer;
-use crate::permission::{Question, Rules, Verdict, judge};
+use crate::permission::{Question, Rule, Rules, Verdict, grant, judge};
 use crate::session::record::{
     DecidedBy, Decision, DecisionRecord, Granted, OperationId, PlannedFile, ResultStatus, Scope,
 };
@@ -18,6 +20,8 @@ pub struct Permit {
     grounds: Option<Grounds>,
     /// The files as they were judged or shown; what differs is stale.
     files: Vec<PlannedFile>,
+    /// A person's answer to the question that was shown.
+    answer: Option<String>,
 }
 
 /// Who decided, what, and why.
@@ -45,7 +49,17 @@ impl Grounds {
 
 impl Permit {
     pub(super) fn new(grounds: Option<Grounds>, files: Vec<PlannedFile>) -> Self {
-        Self { grounds, files }
+        Self { grounds, files, answer: None }
+    }
+
+    #[must_use]
+    pub(super) fn with_answer(mut self, answer: Option<String>) -> Self {
+        self.answer = answer;
+        self
+    }
+
+    pub fn answer(&self) -> Option<&str> {
+        self.answer.as_deref()
     }
 
     pub fn grounds(&self) -> Option<&Grounds> {
@@ -67,12 +81,18 @@ pub enum Decided {
     Moot(Refusal),
 }
 
-/// Judges a call by the rules and by what config says of its tool.
+/// Why a question asks. No rule and no config can answer it.
+pub const QUESTION_ASKS: &str = "only a person can answer it";
+
+/// Judges a call by the rules and by what config says of its tool. A question asks whatever allows it.
 pub fn decide(call: &CheckedCall<'_>, assessment: &Assessment, rules: &Rules) -> Decided {
     if let Some(why) = &call.tool.withheld {
         return Decided::Denied(not_offered(call.tool.name(), why));
     }
     match judge(&question(call, assessment), rules) {
+        Verdict::Allow { .. } | Verdict::Ask { .. } if assessment.preview.is_question() => {
+            Decided::Ask(QUESTION_ASKS.to_owned())
+        }
         Verdict::Allow { decided_by: by, never_asks } => {
             let grounds =
                 (!never_asks).then_some(Grounds { decision: Decision::Allow, by, reason: None, granted: None });
@@ -94,6 +114,11 @@ pub fn question<'q>(call: &'q CheckedCall<'_>, assessment: &'q Assessment) -> Qu
         accesses: &assessment.accesses,
         run: call.tool.run,
     }
+}
+
+/// The rules that would let this very call pass from now on; `None` where none can.
+pub fn suggested_rules(call: &CheckedCall<'_>, assessment: &Assessment, root: &Path) -> Option<Vec<Rule>> {
+    if assessment.preview.is_question() { None } else { grant::suggest(&question(call, assessment), root) }
 }
 
 fn not_offered(tool: &str, why: &str) -> Answer {

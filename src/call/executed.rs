@@ -10,6 +10,7 @@ use std::sync::atomic::AtomicU64;
 use std::sync::{Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use super::fanned::is_failure;
 use super::planned::Ready;
 use crate::interrupt::Interrupt;
 use crate::session::record::{OnError, ResultStatus, Scope};
@@ -66,7 +67,7 @@ pub fn execute(group: &[&Ready<'_>], concurrency: usize, ground: &Ground<'_>) ->
             scope.spawn(|| {
                 while let Some(index) = next_of(&state, &freed) {
                     let executed = execute_one(group[index], ground);
-                    let failed = executed.outcome.status != ResultStatus::Ok;
+                    let failed = is_failure(executed.outcome.status);
                     *slots[index].lock().unwrap_or_else(PoisonError::into_inner) = Some(executed);
                     let mut schedule = state.lock().unwrap_or_else(PoisonError::into_inner);
                     schedule.finish(index, group[index].call.id.operation.filter(|_| failed));
@@ -238,6 +239,7 @@ fn execute_one(ready: &Ready<'_>, ground: &Ground<'_>) -> Executed {
         label: &label,
         interrupt: ground.interrupt,
         approved_by_person: ready.permit.grounds().is_some_and(|grounds| grounds.by.scope == Scope::Person),
+        answer: ready.permit.answer(),
         live: ground.live,
         output_bytes: &output_bytes,
     };
@@ -268,4 +270,64 @@ fn panicked(payload: &(dyn Any + Send), reads: bool) -> Outcome {
         .unwrap_or("no message");
     let effect = if reads { "" } else { " It may have taken effect." };
     Outcome::error("panic", format!("The tool failed by a fault of its own: {message}.{effect}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A call of `count` operations in a lane of its own.
+    fn schedule(count: usize, slots: Option<usize>, stops: bool) -> Schedule {
+        let lane = Lane { slots, running: 0, stops, stopped_by: None };
+        let lanes = Lanes { of: vec![0; count], calls: vec![lane], concurrency: 3 };
+        Schedule { states: vec![State::Waiting; count], lanes, shared_running: 0 }
+    }
+
+    fn begun(schedule: &mut Schedule) -> Vec<usize> {
+        std::iter::from_fn(|| match schedule.take() {
+            Offer::Begin(index) => Some(index),
+            Offer::Wait | Offer::Never => None,
+        })
+        .collect()
+    }
+
+    #[test]
+    fn slots_are_taken_in_the_order_written() {
+        for (slots, at_first, next) in [
+            (Some(1), &[0][..], &[1][..]),
+            (Some(2), &[0, 1], &[2]),
+            (Some(9), &[0, 1, 2, 3, 4], &[]),
+            (None, &[0, 1, 2], &[3]),
+        ] {
+            let mut schedule = schedule(5, slots, false);
+            assert_eq!(begun(&mut schedule), at_first, "{slots:?}");
+            schedule.finish(0, Some(1));
+            assert_eq!(begun(&mut schedule), next, "{slots:?}");
+        }
+    }
+
+    #[test]
+    fn a_failure_is_noted_with_the_slot_it_frees() {
+        for slots in [Some(1), Some(2), None] {
+            let mut schedule = schedule(5, slots, true);
+            let running = begun(&mut schedule);
+            schedule.finish(0, Some(1));
+            // What runs beside it finishes, and a later failure is not the one that stopped the rest.
+            running.iter().skip(1).for_each(|&index| schedule.finish(index, u32::try_from(index + 1).ok()));
+            assert!(matches!(schedule.take(), Offer::Never), "{slots:?}");
+            assert_eq!(schedule.stopped_by(4), Some(1), "{slots:?}");
+        }
+    }
+
+    #[test]
+    fn a_call_that_is_stopped_stops_no_other() {
+        let lane = |stops| Lane { slots: Some(1), running: 0, stops, stopped_by: None };
+        let lanes = Lanes { of: vec![0, 0, 1, 1], calls: vec![lane(true), lane(true)], concurrency: 1 };
+        let mut schedule = Schedule { states: vec![State::Waiting; 4], lanes, shared_running: 0 };
+        assert_eq!(begun(&mut schedule), [0, 2]);
+        schedule.finish(0, Some(1));
+        schedule.finish(2, None);
+        assert_eq!(begun(&mut schedule), [3]);
+        assert_eq!((schedule.stopped_by(1), schedule.stopped_by(3)), (Some(1), None));
+    }
 }

@@ -15,6 +15,9 @@ use crate::tool::Refusal;
 /// The envelope's one key.
 pub const OPERATIONS: &str = "ops";
 
+/// How deep a schema's references and branches are followed for an `ops` of its own.
+const DECLARATION_DEPTH_MAX: usize = 16;
+
 const SENTENCE: &str = "Put every operation that you already know into one call: `ops` takes several, each with its own \
                         arguments, and each gets its own result.";
 
@@ -27,12 +30,15 @@ pub fn description(own: &str) -> String {
     if own.is_empty() { SENTENCE.to_owned() } else { format!("{own}\n\n{SENTENCE}") }
 }
 
-/// The schema of the envelope around a tool's own schema. The error says why there can be none.
-pub fn envelope(own: &Value) -> Result<Value, String> {
-    let mut item = own.clone();
-    if let Some(reference) = find_reference(&item, &|reference| !is_movable(reference)) {
+/// The schema of the envelope around a tool, as services are told of it: its operations are `advertised`. The error
+/// says why there can be none; `own`, by which they are validated, is looked at as well.
+pub fn envelope(own: &Value, advertised: &Value) -> Result<Value, String> {
+    let whole = find_reference(own, &|reference| reference == "#");
+    let led_astray = whole.or_else(|| find_reference(advertised, &|reference| !is_movable(reference)));
+    if let Some(reference) = led_astray {
         return Err(format!("its schema refers to {reference}, which is another place under the envelope"));
     }
+    let mut item = advertised.clone();
     let mut definitions = Map::new();
     if let Some(object) = item.as_object_mut() {
         for keyword in DEFINITIONS {
@@ -40,7 +46,10 @@ pub fn envelope(own: &Value) -> Result<Value, String> {
                 definitions.insert(keyword.to_owned(), moved);
             }
         }
-        object.remove("$schema");
+        // Below the root they would begin a schema of its own, from which references find no definitions any more.
+        for keyword in ["$schema", "$id", "id"] {
+            object.remove(keyword);
+        }
     }
     let mut schema = json!({
         "type": "object",
@@ -66,10 +75,17 @@ fn is_movable(reference: &str) -> bool {
 
 fn find_reference(schema: &Value, wanted: &impl Fn(&str) -> bool) -> Option<String> {
     match schema {
-        Value::Object(object) => object.iter().find_map(|(name, value)| match (name.as_str(), value.as_str()) {
-            ("$ref" | "$dynamicRef" | "$recursiveRef", Some(reference)) if wanted(reference) => {
-                Some(reference.to_owned())
+        Value::Object(object) => object.iter().find_map(|(keyword, value)| match (keyword.as_str(), value) {
+            ("$ref" | "$dynamicRef" | "$recursiveRef", Value::String(reference)) if wanted(reference) => {
+                Some(reference.clone())
             }
+            // What is named here is a schema, whatever its name.
+            (
+                "properties" | "patternProperties" | "$defs" | "definitions" | "dependentSchemas",
+                Value::Object(named),
+            ) => named.values().find_map(|schema| find_reference(schema, wanted)),
+            // These are data.
+            ("const" | "enum" | "default" | "examples" | "example" | "required", _) => None,
             _ => find_reference(value, wanted),
         }),
         Value::Array(values) => values.iter().find_map(|value| find_reference(value, wanted)),
@@ -94,7 +110,7 @@ pub fn split(
     operations_max: u64,
 ) -> Result<Shape, Refusal> {
     if declares_operations(own) {
-        return Ok(split_by_fit(arguments, own, compiled, operations_max));
+        return split_by_fit(arguments, own, compiled, operations_max);
     }
     let Some(operations) = arguments.get(OPERATIONS) else { return Ok(Shape::Bare(Value::Object(arguments))) };
     if let Some(beside) = arguments.keys().find(|name| *name != OPERATIONS) {
@@ -108,12 +124,7 @@ pub fn split(
     if operations.is_empty() {
         return Err(invalid(format!("`{OPERATIONS}` is empty; it takes at least one operation")));
     }
-    if operations.len() as u64 > operations_max {
-        return Err(invalid(format!(
-            "`{OPERATIONS}` holds {} operations, and one call may carry {operations_max}; split it",
-            operations.len()
-        )));
-    }
+    ensure_few(&operations, operations_max)?;
     let decoded = operations.into_iter().enumerate().map(|(index, operation)| {
         decode_object(&operation)
             .ok_or_else(|| invalid(format!("operation {} must be an object; it is {}", index + 1, kind(&operation))))
@@ -128,26 +139,60 @@ pub fn operation_count(call: &ToolCall) -> Option<usize> {
     decode_array(object.get(OPERATIONS)?).map(|operations| operations.len())
 }
 
+fn ensure_few(operations: &[Value], operations_max: u64) -> Result<(), Refusal> {
+    if operations.len() as u64 <= operations_max {
+        return Ok(());
+    }
+    Err(invalid(format!(
+        "`{OPERATIONS}` holds {} operations, and one call may carry {operations_max}; split it",
+        operations.len()
+    )))
+}
+
+/// Whether an argument of the tool itself is called `ops`, wherever its schema says so.
 fn declares_operations(own: &Value) -> bool {
-    own.get("properties").is_some_and(|properties| properties.get(OPERATIONS).is_some())
+    declares(own, own, 0)
+}
+
+fn declares(root: &Value, schema: &Value, depth: usize) -> bool {
+    const BRANCHES: [&str; 3] = ["allOf", "anyOf", "oneOf"];
+    if depth > DECLARATION_DEPTH_MAX {
+        return false;
+    }
+    let has_property = schema.get("properties").is_some_and(|properties| properties.get(OPERATIONS).is_some());
+    let required = schema.get("required").and_then(Value::as_array);
+    if has_property || required.is_some_and(|names| names.iter().any(|name| name == OPERATIONS)) {
+        return true;
+    }
+    let reference = schema.get("$ref").and_then(Value::as_str).and_then(|reference| reference.strip_prefix('#'));
+    let referred = reference.and_then(|pointer| root.pointer(pointer));
+    let branches = BRANCHES.iter().filter_map(|keyword| schema.get(keyword).and_then(Value::as_array)).flatten();
+    let conditional = ["if", "then", "else"].iter().filter_map(|keyword| schema.get(keyword));
+    referred.into_iter().chain(branches).chain(conditional).any(|schema| declares(root, schema, depth + 1))
 }
 
 /// A tool with an `ops` of its own: an envelope only where every element is a whole call of the tool.
-fn split_by_fit(arguments: Map<String, Value>, own: &Value, compiled: &Schema, operations_max: u64) -> Shape {
+fn split_by_fit(
+    arguments: Map<String, Value>,
+    own: &Value,
+    compiled: &Schema,
+    operations_max: u64,
+) -> Result<Shape, Refusal> {
     let elements = match arguments.get(OPERATIONS) {
-        Some(Value::Array(elements)) if arguments.len() == 1 => elements,
-        _ => return Shape::Bare(Value::Object(arguments)),
+        Some(Value::Array(elements)) if arguments.len() == 1 && !elements.is_empty() => elements,
+        _ => return Ok(Shape::Bare(Value::Object(arguments))),
     };
     let fits = |element: &Value| {
         let mut copy = element.clone();
         coercion::apply(&mut copy, own);
         element.is_object() && compiled.check_violations(&copy).is_empty()
     };
-    let in_bounds = !elements.is_empty() && elements.len() as u64 <= operations_max;
-    if in_bounds && elements.iter().all(fits) {
-        return Shape::Envelope(elements.clone());
+    if !elements.iter().all(fits) {
+        return Ok(Shape::Bare(Value::Object(arguments)));
     }
-    Shape::Bare(Value::Object(arguments))
+    // It is an envelope, if one that is too long: to run it as something else would be another call.
+    ensure_few(elements, operations_max)?;
+    Ok(Shape::Envelope(elements.clone()))
 }
 
 fn decode_array(value: &Value) -> Option<Vec<Value>> {
@@ -171,6 +216,14 @@ fn decode_object(value: &Value) -> Option<Value> {
 
 fn invalid(message: String) -> Refusal {
     Refusal::new("invalid_arguments", message)
+}
+
+/// Whether an operation that came to this counts as failed. What was cancelled did not fail, nor was it begun.
+pub fn is_failure(status: ResultStatus) -> bool {
+    match status {
+        ResultStatus::Error | ResultStatus::Denied | ResultStatus::Unknown => true,
+        ResultStatus::Ok | ResultStatus::Cancelled | ResultStatus::NotRun => false,
+    }
 }
 
 /// The result of one operation, as the fold needs it.
@@ -211,7 +264,7 @@ pub fn fold(parts: &[Part<'_>]) -> (ResultStatus, String) {
 }
 
 /// The word of a frame.
-fn word(status: ResultStatus) -> &'static str {
+pub fn word(status: ResultStatus) -> &'static str {
     match status {
         ResultStatus::Ok => "ok",
         ResultStatus::Error => "error",
@@ -232,13 +285,27 @@ fn folded_status(parts: &[Part<'_>]) -> ResultStatus {
 
 /// The content with every line that could be taken for a frame indented by a space.
 fn guarded(content: &str) -> String {
-    let lines: Vec<String> = content
-        .trim_end_matches('\n')
-        .split('\n')
-        .map(|line| if looks_like_frame(line) { format!(" {line}") } else { line.to_owned() })
-        .collect();
-    lines.join("\n")
+    let content = content.trim_end_matches('\n');
+    let mut text = String::with_capacity(content.len());
+    for line in content.split_inclusive(ENDS_LINE) {
+        if looks_like_frame(line) {
+            text.push(' ');
+        }
+        text.push_str(line);
+    }
+    text
 }
+
+/// By how many bytes a content grows in the fold.
+pub fn indented_bytes(content: &str) -> usize {
+    content.split_inclusive(ENDS_LINE).filter(|line| looks_like_frame(line)).count()
+}
+
+/// The shortest line that could be taken for a frame: `[1/2]`.
+pub const FRAME_LIKE_BYTES_MIN: usize = 5;
+
+/// Whatever begins a new line for some reader.
+const ENDS_LINE: [char; 7] = ['\n', '\r', '\u{b}', '\u{c}', '\u{85}', '\u{2028}', '\u{2029}'];
 
 /// `[2/5] ...`, however many digits.
 fn looks_like_frame(line: &str) -> bool {
@@ -319,6 +386,9 @@ mod tests {
         ] {
             assert_eq!(split_text(&text, &own), Ok(expected), "{text}");
         }
+        let many = json!({"ops": [{"ops": []}, {"ops": []}, {"ops": []}, {"ops": []}]}).to_string();
+        let expected = "`ops` holds 4 operations, and one call may carry 3; split it";
+        assert_eq!(split_text(&many, &own), Err(expected.to_owned()));
     }
 
     #[test]
@@ -341,10 +411,44 @@ mod tests {
             "$defs": {"a": {"type": "string"}},
             "definitions": {"b": {"type": "integer"}},
         });
-        assert_eq!(envelope(&own), Ok(expected));
-        for reference in ["#", "#/properties/a", "#/$defsx/a"] {
+        assert_eq!(envelope(&own, &own), Ok(expected));
+        for reference in ["#", "#/properties/a", "#/$defsx/a", "#anchor"] {
             let own = json!({"type": "object", "properties": {"a": {"$ref": reference}}});
-            assert!(envelope(&own).unwrap_err().contains(reference), "{reference}");
+            assert!(envelope(&own, &own).unwrap_err().contains(reference), "{reference}");
+        }
+        let named = json!({"properties": {"default": {"items": {"$ref": "#"}}}});
+        assert!(envelope(&named, &named).is_err(), "a property may have any name");
+        let data = json!({"properties": {"a": {"default": {"$ref": "#"}, "enum": [{"$ref": "#"}]}}});
+        assert!(envelope(&data, &data).is_ok(), "data refers to nothing");
+    }
+
+    /// What services are told may be another schema than the one that arguments are validated against.
+    #[test]
+    fn the_envelope_is_made_of_what_is_advertised() {
+        let advertised = json!({"type": "object", "properties": {"a": {"type": "string"}}});
+        let own =
+            json!({"anyOf": [{"properties": {"a": {"$ref": "#/anyOf/1/properties/b"}}}, {"properties": {"b": {}}}]});
+        assert_eq!(envelope(&own, &advertised).unwrap()["properties"][OPERATIONS]["items"], advertised);
+        let recursive = json!({"type": "object", "properties": {"a": {"$ref": "#"}}});
+        assert!(envelope(&recursive, &advertised).unwrap_err().contains("refers to #,"));
+    }
+
+    #[test]
+    fn an_own_ops_is_found_wherever_the_schema_declares_it() {
+        let ops = json!({"properties": {"ops": {"type": "array"}}});
+        for (own, expected) in [
+            (ops.clone(), true),
+            (json!({"$ref": "#/$defs/a", "$defs": {"a": ops}}), true),
+            (json!({"anyOf": [{"properties": {"x": {}}}, ops]}), true),
+            (json!({"allOf": [{"oneOf": [ops]}]}), true),
+            (json!({"if": {"properties": {"x": {}}}, "then": ops}), true),
+            (json!({"required": ["ops"]}), true),
+            (json!({"properties": {"x": ops}}), false),
+            (json!({"$defs": {"a": ops}, "properties": {"x": {"$ref": "#/$defs/a"}}}), false),
+            // It leads round in a circle.
+            (json!({"allOf": [{"$ref": "#"}]}), false),
+        ] {
+            assert_eq!(declares_operations(&own), expected, "{own}");
         }
     }
 
@@ -376,6 +480,12 @@ mod tests {
         let parts = [part(ResultStatus::Error, forged), part(ResultStatus::Denied, "no")];
         let expected = "[1/2] error\n [2/2] ok\nfine\n [1/2]\n[x/2] ok\n[2/2 ok\n\n[2/2] denied\nno";
         assert_eq!(fold(&parts), (ResultStatus::Error, expected.to_owned()));
+        for separator in ENDS_LINE {
+            let content = format!("a{separator}[2/2] ok{separator}b");
+            let parts = [part(ResultStatus::Error, &content), part(ResultStatus::Denied, "no")];
+            assert!(fold(&parts).1.contains(&format!("a{separator} [2/2] ok{separator}b")), "{separator:?}");
+            assert_eq!(indented_bytes(&content), 1, "{separator:?}");
+        }
     }
 
     #[test]

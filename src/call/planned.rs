@@ -9,12 +9,12 @@ use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 
 use super::checked::CheckedCall;
-use super::decided::{Decided, Grounds, Permit, decide, question};
+use super::decided::{Decided, Grounds, Permit, decide, suggested_rules};
+use super::fanned::is_failure;
 use super::repeated::{self, Key, Memory};
 use super::settled::{self, Decisions, Settled};
-use crate::permission::grant;
 use crate::permission::{Rule, Rules};
-use crate::session::pending::PendingCall;
+use crate::session::pending::{Needs, PendingCall};
 use crate::session::record::{Attachment, DecidedBy, Decision, OnAsk, OperationId, ResultStatus, Scope, TrailingReads};
 use crate::tool::{Assessment, Effect, Overlay, Refusal};
 use crate::workspace::World;
@@ -39,7 +39,7 @@ pub struct Situation<'s, 'a> {
     pub decisions: Decisions<'a>,
     /// What earlier reads of this invocation found; refreshed.
     pub memory: &'s Memory,
-    /// The last operation of the first call of this reply that a person denied, by its index, if that is recorded.
+    /// The first operation of this reply that a person denied, by its index, if that is recorded.
     pub denied_index: Option<u64>,
     /// By call: its first operation that is recorded as a failure.
     pub failed: &'s HashMap<String, u32>,
@@ -72,6 +72,8 @@ pub enum Next<'a> {
     /// It, or one before it, would have to ask where nobody may be asked; with the rules that would allow it.
     WouldAsk {
         answer: Answer,
+        /// What it would have waited for itself.
+        needs: Needs,
         grant: Option<Vec<Rule>>,
     },
 }
@@ -203,7 +205,7 @@ impl<'a> Planner<'a, '_> {
             }
             let next = self.next(operation);
             if let (Next::Answered(answer), Some(number)) = (&next, operation.id.operation)
-                && answer.status != ResultStatus::Ok
+                && is_failure(answer.status)
             {
                 failed = Some(failed.map_or(number, |by| by.min(number)));
             }
@@ -248,7 +250,8 @@ impl<'a> Planner<'a, '_> {
         }
         if self.would_ask {
             let answer = would_ask("A call before this one would have to ask a person.");
-            return Next::WouldAsk { answer, grant: self.grant_if_it_asks(operation) };
+            let (needs, grant) = self.wants_if_it_asks(operation).unwrap_or((Needs::Nothing, None));
+            return Next::WouldAsk { answer, needs, grant };
         }
         if matches!(settled, Settled::Stranded) {
             return Next::Strand;
@@ -295,13 +298,16 @@ impl<'a> Planner<'a, '_> {
         next
     }
 
-    /// The rules that would let an operation pass that asks as well, so that all of them are told at once.
-    fn grant_if_it_asks(&mut self, operation: &'a OpenOperation<'a>) -> Option<Vec<Rule>> {
+    /// What an operation that asks as well would wait for, and the rules that would let it pass, so that all of them are
+    /// told at once.
+    fn wants_if_it_asks(&mut self, operation: &'a OpenOperation<'a>) -> Option<(Needs, Option<Vec<Rule>>)> {
         let call = operation.checked.as_ref().ok()?;
         let assessment = call.tool.tool.assess(&call.arguments, self.situation.world, &self.overlay).ok()?;
         self.overlay.extend(assessment.after.clone());
         match decide(call, &assessment, self.situation.rules) {
-            Decided::Ask(_) => grant::suggest(&question(call, &assessment), self.situation.rules.root()),
+            Decided::Ask(_) => {
+                Some((Needs::of(&assessment.preview), suggested_rules(call, &assessment, self.situation.rules.root())))
+            }
             Decided::Allowed(_) | Decided::Denied(_) | Decided::Moot(_) => None,
         }
     }
@@ -355,7 +361,8 @@ impl<'a> Planner<'a, '_> {
                     let answer = would_ask(&format!("It would have to ask a person: {why}."));
                     Next::WouldAsk {
                         answer,
-                        grant: grant::suggest(&question(call, &assessment), self.situation.rules.root()),
+                        needs: Needs::of(&assessment.preview),
+                        grant: suggested_rules(call, &assessment, self.situation.rules.root()),
                     }
                 }
             },
@@ -372,7 +379,7 @@ impl<'a> Planner<'a, '_> {
                 grounds: ready.permit.grounds().cloned(),
                 attachments: found.attachments.clone(),
                 output_file: found.output_file.clone(),
-                ..Answer::new(ResultStatus::Ok, "repeated", found.content.clone())
+                ..Answer::new(ResultStatus::Ok, repeated::CODE, found.content.clone())
             });
         }
         match self.running.entry(key) {
@@ -391,7 +398,7 @@ impl<'a> Planner<'a, '_> {
         why: String,
         before: Option<&'a PendingCall>,
     ) -> Next<'a> {
-        let grant = grant::suggest(&question(call, &assessment), self.situation.rules.root());
+        let grant = suggested_rules(call, &assessment, self.situation.rules.root());
         Next::Park(Box::new(Parked { call: call.clone(), assessment, why, grant, before }))
     }
 }

@@ -17,6 +17,9 @@ use crate::workspace::{Kind, Place, World};
 /// How much content is remembered; beyond it nothing new is.
 const REMEMBERED_BYTES_MAX: usize = 32 * 1024 * 1024;
 
+/// `code` of a result that was given from memory.
+pub const CODE: &str = "repeated";
+
 /// A read by what it asks for: the tool's name and its canonical arguments, the path resolved.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Key(String);

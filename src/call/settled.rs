@@ -17,7 +17,7 @@ pub struct Decisions<'p> {
 pub enum Settled<'p> {
     /// The reply was never suspended, or the operation is carried: judge it now.
     Judge,
-    /// A person said yes, or a rule that a person granted.
+    /// A person said yes or gave an answer, or a rule that a person granted says yes.
     Approved(&'p PendingCall),
     Refused(&'p PendingCall),
     /// It was shown and is still undecided.
@@ -42,10 +42,10 @@ impl<'p> Decisions<'p> {
         }
     }
 
-    /// Whether a person denied a call that stands before `id` in the reply.
+    /// Whether a person denied an operation that stands before `id` in the reply, in the same call or an earlier one.
     pub fn denied_before(&self, id: &OperationId) -> bool {
         let calls = self.file.map(|file| file.calls.as_slice()).unwrap_or_default();
-        calls.iter().take_while(|call| call.id != id.call_id).any(|call| call.decision == Some(Decision::Deny))
+        calls.iter().take_while(|call| call.operation_id() != *id).any(|call| call.decision == Some(Decision::Deny))
     }
 
     /// Whether this is a continuation at all.
@@ -81,7 +81,7 @@ pub fn permit(call: &PendingCall, now: &Assessment) -> Result<Permit, Box<Answer
         reason: call.reason.clone(),
         granted: call.granted.clone(),
     };
-    Ok(Permit::new(Some(grounds), now.files.clone()))
+    Ok(Permit::new(Some(grounds), now.files.clone()).with_answer(call.answer.clone()))
 }
 
 /// The answer to a call that a person denied, or whose ground a denial took away.
@@ -91,9 +91,11 @@ pub fn refusal(call: &PendingCall) -> Answer {
         let files = files.join(", ");
         return stale(&format!("A patch that this one stands on was denied; nothing was written to {files}."));
     }
-    let content = match &call.reason {
-        Some(reason) => format!("The user denied this call: {reason}"),
-        None => "The user denied this call and gave no reason.".to_owned(),
+    let content = match (&call.reason, call.needs) {
+        (Some(reason), Needs::Answer) => format!("The user did not answer: {reason}"),
+        (None, Needs::Answer) => "The user did not answer, and gave no reason.".to_owned(),
+        (Some(reason), Needs::Approval | Needs::Nothing) => format!("The user denied this call: {reason}"),
+        (None, Needs::Approval | Needs::Nothing) => "The user denied this call and gave no reason.".to_owned(),
     };
     let by = DecidedBy { scope: Scope::Person, reason: None, rule: None, matches: Vec::new() };
     Answer {
@@ -101,6 +103,14 @@ pub fn refusal(call: &PendingCall) -> Answer {
         grounds: Some(Grounds { decision: Decision::Deny, by, reason: call.reason.clone(), granted: None }),
         ..Answer::new(ResultStatus::Denied, "denied", content)
     }
+}
+
+/// The result of a question that a person answered and whose call is not run any more.
+pub fn answered(call: &PendingCall) -> Answer {
+    let by = DecidedBy { scope: Scope::Person, reason: None, rule: None, matches: Vec::new() };
+    let grounds = Grounds { decision: Decision::Answer, by, reason: None, granted: None };
+    let content = call.answer.clone().unwrap_or_default();
+    Answer { grounds: Some(grounds), ..Answer::new(ResultStatus::Ok, "answered", content) }
 }
 
 /// The answer to a patch whose files are no longer what its preview started from.
@@ -112,7 +122,11 @@ pub fn stale(content: &str) -> Answer {
 pub fn patched_files(preview: &Preview) -> &[PlannedFile] {
     match preview {
         Preview::Patch { files, .. } => files,
-        Preview::Command { .. } | Preview::Read { .. } | Preview::Fetch { .. } | Preview::Tool { .. } => &[],
+        Preview::Command { .. }
+        | Preview::Read { .. }
+        | Preview::Fetch { .. }
+        | Preview::Question { .. }
+        | Preview::Tool { .. } => &[],
     }
 }
 
@@ -131,6 +145,7 @@ pub fn is_same_effect(shown: &Preview, now: &Preview) -> bool {
         (Preview::Read { path, why: _ }, Preview::Read { path: path_now, why: _ }) => path == path_now,
         (Preview::Command { .. }, Preview::Command { .. })
         | (Preview::Fetch { .. }, Preview::Fetch { .. })
+        | (Preview::Question { .. }, Preview::Question { .. })
         | (Preview::Tool { .. }, Preview::Tool { .. }) => shown == now,
         _ => false,
     }

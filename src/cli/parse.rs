@@ -254,6 +254,22 @@ mod tests {
     }
 
     #[test]
+    fn an_answer_may_stand_without_an_id() {
+        for (line, id, text) in [
+            ("answer yes", None, "yes"),
+            ("answer call_1 yes", Some("call_1"), "yes"),
+            ("answer --wait 'call_7#2' ' two words '", Some("call_7#2"), " two words "),
+            ("answer -", None, "-"),
+            ("answer call_1 -", Some("call_1"), "-"),
+            ("answer call_1 -- --no", Some("call_1"), "--no"),
+            ("answer -- --no", None, "--no"),
+        ] {
+            let Command::Answer(answer) = parse_line(line).unwrap().command else { panic!("answer") };
+            assert_eq!((answer.id.as_deref(), answer.text.as_str()), (id, text), "{line}");
+        }
+    }
+
+    #[test]
     fn wait_takes_a_value_only_behind_an_equals_sign() {
         let Command::Tell(tell) = parse_line("tell --wait 5").unwrap().command else { panic!("tell") };
         assert_eq!((tell.turn.wait, tell.prompt.as_deref()), (Some(None), Some("5")));
@@ -294,8 +310,10 @@ mod tests {
             "approve --grant forever",
             "status --allow write:src",
             "deny --grant turn",
-            "check --repair",
-            "answer yes",
+            "check --mend",
+            "answer",
+            "answer call_1 yes no",
+            "review call_1",
             "tools --schema read call read {}",
             "tools call read",
             "completions tcsh",
@@ -343,6 +361,13 @@ mod tests {
         assert_eq!(parse_with("status", Some("json")).unwrap().output, OutputFormat::Json);
         assert_eq!(parse_with("status --output text", Some("json")).unwrap().output, OutputFormat::Text);
         assert_eq!(parse_with("status --output text", Some("yaml")).unwrap().output, OutputFormat::Text);
+    }
+
+    #[test]
+    fn every_command_is_known_by_its_name() {
+        for command in Cli::command().get_subcommands() {
+            assert_eq!(known_command(command.get_name()).as_deref(), Some(command.get_name()));
+        }
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! `attini approve`: a person's yes, and the turn goes on.
 
-use super::continuation::{carry_out, equipment, go_on, rules_file, still_suspended};
+use super::continuation::{carry_out, ensure_digest, equipment, go_on, rules_file, still_suspended};
 use super::invocation::Invocation;
 use super::opened::{Continued, Equipment, nothing_pending, open_existing, standing};
 use crate::call::decided::question;
@@ -10,6 +10,7 @@ use crate::config::trust::Trust;
 use crate::exit::Status;
 use crate::failure::Failure;
 use crate::permission::grant::{covers, suggest_prefix};
+use crate::session::folder::SessionFolder;
 use crate::session::history::Standing;
 use crate::session::pending::{Needs, PendingFile};
 use crate::session::record::{Decision, Granted, Scope};
@@ -20,17 +21,18 @@ pub fn run(invocation: &Invocation, arguments: &ApproveArguments) -> anyhow::Res
     let folder = invocation.folder()?;
     let mut opened = open_existing(invocation, folder.as_ref(), arguments.turn.wait)?;
     let Some(file) = opened.pending.take() else { return approve_unfinished(invocation, opened, arguments) };
-    if let Some(wanted) = &arguments.if_digest
-        && *wanted != file.digest
-    {
-        return Err(Failure::conflict(format!("pending.json has the digest {}, not {wanted}", file.digest))
-            .hint("look at what is pending now: `attini status`")
-            .into());
-    }
+    ensure_digest(&file, arguments.if_digest.as_deref())?;
     let trust = invocation.trust()?;
     let equipment = equipment(invocation, &opened, &arguments.turn, &trust)?;
     let recomputed = equipment.verify(invocation, opened.folder, opened.log.history(), &file)?;
-    let decided = decide_on(invocation, &opened, &equipment, &file, arguments, &recomputed, &trust)?;
+    let selected = select(&file, &arguments.ids, &Verdict::Approve)?;
+    let stored = arguments.grant.map(|scope| (scope, arguments.prefix));
+    let decided = approve(
+        &Ground { invocation, folder: opened.folder, equipment: &equipment, recomputed: &recomputed, trust: &trust },
+        &file,
+        &selected,
+        stored,
+    )?;
     let grants = Grants::of(&decided, opened.log.history(), &recomputed);
     drop(recomputed);
     if decided != file {
@@ -42,25 +44,32 @@ pub fn run(invocation: &Invocation, arguments: &ApproveArguments) -> anyhow::Res
     carry_out(invocation, opened, equipment, &decided, &grants, trust)
 }
 
-/// The file with this approval in it. Everything that can be wrong with the approval is found here.
-fn decide_on(
-    invocation: &Invocation,
-    opened: &Continued<'_>,
-    equipment: &Equipment,
+/// What an approval is made on.
+pub(super) struct Ground<'a> {
+    pub invocation: &'a Invocation,
+    pub folder: &'a SessionFolder,
+    pub equipment: &'a Equipment,
+    /// The file's calls as they are now.
+    pub recomputed: &'a [Option<Recomputed<'a>>],
+    pub trust: &'a Trust,
+}
+
+/// The file with the approval of these calls in it, and with the rule that it stores, for so many first words of the
+/// command if that is said. Everything that can be wrong with the approval is found here.
+pub(super) fn approve(
+    ground: &Ground<'_>,
     file: &PendingFile,
-    arguments: &ApproveArguments,
-    recomputed: &[Option<Recomputed<'_>>],
-    trust: &Trust,
+    selected: &[usize],
+    stored: Option<(GrantScope, Option<u64>)>,
 ) -> anyhow::Result<PendingFile> {
-    let selected = select(file, &arguments.ids, &Verdict::Approve)?;
     let mut decided = file.clone();
-    decide(&mut decided, &selected, &Verdict::Approve);
-    let Some(scope) = arguments.grant else { return Ok(decided) };
-    let granted = grant(&mut decided, &selected, scope, arguments.prefix, recomputed)?;
-    rules_file(invocation, opened.folder, granted.scope).ensure_storable(trust)?;
+    decide(&mut decided, selected, &Verdict::Approve);
+    let Some((scope, prefix)) = stored else { return Ok(decided) };
+    let granted = grant(&mut decided, selected, scope, prefix, ground.recomputed)?;
+    rules_file(ground.invocation, ground.folder, granted.scope).ensure_storable(ground.trust)?;
     // What is settled so must stay settled when a later invocation carries it out.
-    let rules = equipment.rules.lasting();
-    for (call, recomputed) in decided.calls.iter_mut().zip(recomputed) {
+    let rules = ground.equipment.rules.lasting();
+    for (call, recomputed) in decided.calls.iter_mut().zip(ground.recomputed) {
         let Some(recomputed) = recomputed.as_ref().filter(|_| call.is_undecided() && call.needs == Needs::Approval)
         else {
             continue;
@@ -72,6 +81,7 @@ fn decide_on(
             call.decided_at = Some(clock::now());
         }
     }
+    decided.refresh_status();
     Ok(decided)
 }
 

@@ -73,7 +73,9 @@ fn answer(
     let connected = &equipment.connected;
     if connected.takes_no_choice {
         let mut messages = messages.clone();
-        let text = format!("[A question on the side. Answer it from what you know, in plain text; make no calls.]\n\n{question}");
+        let text = format!(
+            "[A question on the side. Answer it from what you know, in plain text; make no calls.]\n\n{question}"
+        );
         messages.push(Message::User { text });
         let tools = equipment.registry.advertised();
         let system = equipment.settings.system_prompt();
@@ -106,11 +108,7 @@ fn request<'a>(equipment: &'a Equipment, history: &History) -> Request<'a> {
     }
 }
 
-fn complete(
-    invocation: &Invocation,
-    equipment: &Equipment,
-    request: &Request<'_>,
-) -> Result<Reply, ProviderError> {
+fn complete(invocation: &Invocation, equipment: &Equipment, request: &Request<'_>) -> Result<Reply, ProviderError> {
     equipment.connected.provider.complete(request, &invocation.interrupt, &mut |progress| {
         // The answer is shown once it is whole: until then it may turn out to be asked for again.
         if let Progress::Retrying { attempt, delay_ms, reason } = progress {

@@ -1,11 +1,13 @@
-//! What `approve`, `deny` and `resume` share: going on with a turn that an earlier invocation began.
+//! What `approve`, `deny`, `answer`, `review` and `resume` share: going on with a turn that an earlier invocation began.
 
 use super::invocation::Invocation;
 use super::opened::{Continued, Equipment, conclude, finish, run};
 use crate::cli::TurnOptions;
 use crate::config::trust::Trust;
 use crate::exit::Status;
+use crate::failure::Failure;
 use crate::permission::{Rule, RulesFile};
+use crate::report::event::TurnResult;
 use crate::session::folder::SessionFolder;
 use crate::session::history::History;
 use crate::session::pending::PendingFile;
@@ -13,6 +15,17 @@ use crate::session::record::{OperationId, Scope, TurnSettings};
 use crate::turn::Turn;
 use crate::turn::ending::result_of;
 use crate::turn::verification::Grants;
+
+/// Refuses (17) a pending.json that is not the one that the person speaks of.
+pub fn ensure_digest(file: &PendingFile, wanted: Option<&str>) -> Result<(), Failure> {
+    match wanted {
+        Some(wanted) if wanted != file.digest => {
+            Err(Failure::conflict(format!("pending.json has the digest {}, not {wanted}", file.digest))
+                .hint("look at what is pending now: `attini status`"))
+        }
+        Some(_) | None => Ok(()),
+    }
+}
 
 /// The equipment of the turn that the log ends in: as it was started, but for explicit options.
 pub fn equipment(
@@ -56,7 +69,8 @@ pub fn carry_out(
         equipment.rules = invocation.rules(Some(folder), Some(number), &recorded_deny, &trust)?;
     }
     let turn = equipment.into_turn(invocation, folder, opened.log);
-    Ok(conclude(invocation, folder, &run(turn, Some(pending))))
+    let result = run(turn, Some(pending), |result| conclude(invocation, folder, result));
+    Ok(Status::of_result(&result))
 }
 
 /// Where the rules of a grant are stored.
@@ -77,10 +91,12 @@ pub fn rules_file<'a>(invocation: &'a Invocation, folder: &'a SessionFolder, sco
 /// Goes on with a turn in which nothing is pending: repairs, then asks the model again.
 pub fn go_on(invocation: &Invocation, opened: Continued<'_>, equipment: Equipment) -> Status {
     let mut turn: Turn<'_> = equipment.into_turn(invocation, opened.folder, opened.log);
-    match turn.repair(|_: &OperationId| false) {
-        Ok(()) => conclude(invocation, opened.folder, &run(turn, None)),
-        Err(error) => Status::of_result(&finish(turn, Err(error))),
-    }
+    let last = |result: &TurnResult| conclude(invocation, opened.folder, result);
+    let result = match turn.repair(|_: &OperationId| false) {
+        Ok(()) => run(turn, None, last),
+        Err(error) => finish(turn, Err(error), last),
+    };
+    Status::of_result(&result)
 }
 
 /// Tells of a turn that stays suspended.

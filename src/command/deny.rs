@@ -1,6 +1,6 @@
 //! `attini deny`: a person's no, and the turn goes on.
 
-use super::continuation::{carry_out, equipment, still_suspended};
+use super::continuation::{carry_out, ensure_digest, equipment, still_suspended};
 use super::invocation::Invocation;
 use super::opened::{nothing_pending, open_existing};
 use crate::cli::DenyArguments;
@@ -15,6 +15,7 @@ pub fn run(invocation: &Invocation, arguments: &DenyArguments) -> anyhow::Result
     let Some(file) = opened.pending.take() else {
         return Err(nothing_pending(invocation, Some(opened.log.history())).into());
     };
+    ensure_digest(&file, arguments.if_digest.as_deref())?;
     let trust = invocation.trust()?;
     let equipment = equipment(invocation, &opened, &arguments.turn, &trust)?;
     let recomputed = equipment.verify(invocation, opened.folder, opened.log.history(), &file)?;

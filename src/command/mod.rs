@@ -1,5 +1,6 @@
 //! One file a subcommand: from arguments to domain calls to lines. Here is the dispatch alone.
 
+pub mod answer;
 pub mod approve;
 pub mod ask;
 pub mod check;
@@ -13,8 +14,12 @@ pub mod invocation;
 pub mod models;
 pub mod opened;
 pub mod resume;
+pub mod review;
 pub mod rules;
+pub mod sessions;
+pub mod show;
 pub mod status;
+mod stdin;
 pub mod tell;
 pub mod tools;
 pub mod trust;
@@ -97,11 +102,15 @@ fn dispatch(
         Command::Tell(arguments) => return tell::run_command(&invocation, arguments),
         Command::Approve(arguments) => return approve::run(&invocation, arguments),
         Command::Deny(arguments) => return deny::run(&invocation, arguments),
+        Command::Answer(arguments) => return answer::run(&invocation, arguments),
+        Command::Review(arguments) => return review::run(&invocation, arguments),
         Command::Resume(arguments) => return resume::run(&invocation, arguments),
         Command::Status => status::run(&invocation),
         Command::Diff(arguments) => diff::run(&invocation, arguments),
+        Command::Show(arguments) => show::run(&invocation, arguments),
         Command::Tools(arguments) => tools::run(&invocation, arguments),
-        Command::Check => check::run(&invocation),
+        Command::Check(arguments) => check::run(&invocation, arguments),
+        Command::Sessions(arguments) => sessions::run(&invocation, arguments),
         Command::Undo(arguments) => undo::run(&invocation, arguments),
         Command::Rules(arguments) => rules::run(&invocation, arguments),
         Command::Trust(arguments) => trust::run(&invocation, arguments),

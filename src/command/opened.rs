@@ -52,15 +52,16 @@ pub fn open(invocation: &Invocation, folder: &SessionFolder, wait: Option<Option
     let lock = Lock::take(folder, patience, &invocation.interrupt, |holder| {
         invocation.reporter.warning(&format!("waiting for the session {}, held by {holder}", folder.name));
     })?;
-    let Some((log, warnings)) = Log::open(folder)? else {
+    let log = Log::open(folder)?;
+    folder
+        .clean()
+        .map_err(|error| Failure::persistence(format!("{} cannot be cleaned up: {error}", folder.display(""))))?;
+    let Some((log, warnings)) = log else {
         return Ok(Opened { lock, log: None, pending: None });
     };
     for warning in warnings {
         invocation.reporter.warning(&warning);
     }
-    folder
-        .clean()
-        .map_err(|error| Failure::persistence(format!("{} cannot be cleaned up: {error}", folder.display(""))))?;
     let mut pending = PendingFile::load(folder)?;
     if pending.as_ref().is_some_and(|file| is_answered(file, log.history())) {
         invocation.reporter.warning("pending.json was left over: all its calls are answered; it is removed");
@@ -221,24 +222,23 @@ pub fn user_record(turn: u64, text: &str, settings: &TurnSettings) -> Record {
     })
 }
 
-/// Runs the turn to its ending, whatever that is, and tells of it.
-pub fn run(mut turn: Turn<'_>, pending: Option<&PendingFile>) -> TurnResult {
+/// Runs the turn to its ending, whatever that is, and tells of it. `last` is done when the ending is on disk and before
+/// it is told: the result is the last word.
+pub fn run(mut turn: Turn<'_>, pending: Option<&PendingFile>, last: impl FnOnce(&TurnResult)) -> TurnResult {
     let model = turn.settings.model.clone();
     turn.reporter.tell(Some(turn.history().turn()), &Event::TurnStarted { model });
     let ended = turn.watch_time().and_then(|()| match pending {
         Some(file) => turn.repair_started(file).and_then(|()| turn.go_on(Some(file))),
         None => turn.go_on(None),
     });
-    finish(turn, ended)
+    finish(turn, ended, last)
 }
 
-/// What is left to do when a turn's result is told; returns its status.
-pub fn conclude(invocation: &Invocation, folder: &SessionFolder, result: &TurnResult) -> Status {
-    let status = Status::of_result(result);
-    if let (Status::Completed, Some(turn)) = (status, result.turn) {
+/// What is left to do before a turn's result is told.
+pub fn conclude(invocation: &Invocation, folder: &SessionFolder, result: &TurnResult) {
+    if let (Status::Completed, Some(turn)) = (Status::of_result(result), result.turn) {
         forget_turn_rules(invocation, folder, turn);
     }
-    status
 }
 
 /// Takes the rules that counted in this turn alone, or in one before it, out of the session's file. They no longer count
@@ -250,8 +250,8 @@ pub fn forget_turn_rules(invocation: &Invocation, folder: &SessionFolder, turn: 
     }
 }
 
-/// Puts the ending on disk, then tells of it. What cannot be put there is the ending.
-pub fn finish(mut turn: Turn<'_>, ended: anyhow::Result<Ending>) -> TurnResult {
+/// Puts the ending on disk, then tells of it. What cannot be put there is the ending. `last`: see [`run`].
+pub fn finish(mut turn: Turn<'_>, ended: anyhow::Result<Ending>, last: impl FnOnce(&TurnResult)) -> TurnResult {
     let result = match ended.and_then(|ending| turn.end(ending)) {
         Ok(result) => result,
         Err(error) => {
@@ -265,6 +265,7 @@ pub fn finish(mut turn: Turn<'_>, ended: anyhow::Result<Ending>) -> TurnResult {
     };
     turn.servers.end();
     turn.warn_of_servers();
+    last(&result);
     if result.exit_code == Status::Completed.code() {
         turn.reporter.answer(result.text.as_deref().unwrap_or_default());
     }

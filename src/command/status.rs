@@ -75,6 +75,13 @@ pub fn run(invocation: &Invocation) -> anyhow::Result<Status> {
     Ok(Status::Completed)
 }
 
+/// The word for where a session stands, and its conversation.
+pub(super) fn state_of(folder: &SessionFolder) -> anyhow::Result<Option<(&'static str, History)>> {
+    let Some(history) = Log::read(folder)? else { return Ok(None) };
+    let state = find_state(folder, &history)?;
+    Ok(Some((state.name(), history)))
+}
+
 fn find_state(folder: &SessionFolder, history: &History) -> anyhow::Result<State> {
     if let Some(holder) = Lock::holder(folder) {
         return Ok(State::Locked { holder });
@@ -137,6 +144,7 @@ fn describe(invocation: &Invocation, state: &State, history: &History) -> Vec<Li
             }
             lines.push(Line::empty());
             lines.extend(preview::suspended(&suspended.pending, prefix));
+            lines.push(Line::new(Tone::Dim, &format!("digest: {}", suspended.digest)));
             if suspended.pending.is_empty() {
                 lines.push(Line::plain(&format!("go on: {prefix} resume")));
             }

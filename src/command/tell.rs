@@ -1,10 +1,10 @@
 //! `attini tell`: a new turn.
 
 use std::collections::HashSet;
-use std::io::Read;
 
 use super::invocation::Invocation;
 use super::opened::{Equipment, complete_finished, conclude, forget_turn_rules, open, run, standing, user_record};
+use super::stdin::{self, Input};
 use crate::cli::{TellArguments, TurnOptions};
 use crate::clock;
 use crate::config::Config;
@@ -16,8 +16,12 @@ use crate::session::log::Log;
 use crate::session::pending::PendingFile;
 use crate::session::record::{FORMAT, Record, SessionRecord, TurnSettings};
 
-/// The largest prompt, stdin included.
-const PROMPT_BYTES_MAX: u64 = 1024 * 1024;
+/// The prompt, stdin included.
+const PROMPT: Input = Input {
+    what: "the prompt",
+    bytes_max: 1024 * 1024,
+    too_long_hint: "put the text into a file of the workspace and let the model read it",
+};
 /// What the block of `--stdin` is called.
 const FENCE: &str = "stdin";
 
@@ -77,7 +81,8 @@ pub fn tell(invocation: &Invocation, prompt: &str, options: &TurnOptions) -> any
             turn
         }
     };
-    Ok(conclude(invocation, folder, &run(turn, None)))
+    let result = run(turn, None, |result| conclude(invocation, folder, result));
+    Ok(Status::of_result(&result))
 }
 
 fn session_record() -> Record {
@@ -118,22 +123,19 @@ pub fn choose_model(
     })
 }
 
-/// What was asked last, by a continuation with an option of its own too; or was to be asked, where no reply came.
+/// The model of the latest reply. One that never answered was not used: it may be misspelt, or out of reach.
 fn model_used_last(history: &History) -> Option<String> {
-    let user = history.user()?;
-    let reply = history.latest_round().map(|round| &round.assistant).filter(|reply| reply.turn == user.turn);
-    let reply = reply.map(|reply| (&reply.provider, &reply.model));
-    // Where a summary covers the turn's replies, the model that wrote it is the one that was asked last.
-    let summary = history.summary().filter(|summary| summary.through_turn == user.turn && summary.through_round > 0);
-    let last = reply.or(summary.map(|summary| (&summary.provider, &summary.model)));
-    Some(last.map_or_else(|| user.settings.model.clone(), |(provider, model)| format!("{provider}/{model}")))
+    let reply = history.latest_round().map(|round| (&round.assistant.provider, &round.assistant.model));
+    // Where a summary covers all replies, the model that wrote it is the one that answered last.
+    let last = reply.or(history.summary().map(|summary| (&summary.provider, &summary.model)));
+    last.map(|(provider, model)| format!("{provider}/{model}"))
 }
 
 /// The prompt from the command line, from stdin, or from both.
 fn read_prompt(arguments: &TellArguments) -> anyhow::Result<String> {
     let prompt = match arguments.prompt.as_deref() {
         Some(prompt) if arguments.stdin && prompt != "-" => {
-            let data = read_stdin()?;
+            let data = stdin::read(&PROMPT)?;
             let fence = fence(&data);
             format!("{prompt}\n\n<{fence}>\n{}\n</{fence}>", data.trim_end_matches('\n'))
         }
@@ -146,16 +148,14 @@ fn read_prompt(arguments: &TellArguments) -> anyhow::Result<String> {
 /// The words themselves; none, or `-`: all of stdin.
 pub fn prompt_or_stdin(prompt: Option<&str>) -> anyhow::Result<String> {
     match prompt {
-        None | Some("-") => read_stdin(),
+        None | Some("-") => Ok(stdin::read(&PROMPT)?),
         Some(prompt) => Ok(prompt.to_owned()),
     }
 }
 
 /// Refuses a prompt that is too long or says nothing.
 pub fn ensure_prompt(prompt: &str) -> anyhow::Result<()> {
-    if prompt.len() as u64 > PROMPT_BYTES_MAX {
-        return Err(too_long().into());
-    }
+    PROMPT.ensure_fits(prompt)?;
     if prompt.trim().is_empty() {
         return Err(Failure::usage("the prompt is empty").hint("say what is to be done: `attini tell PROMPT`").into());
     }
@@ -179,23 +179,6 @@ fn fence(data: &str) -> String {
         .collect();
     let free = (1..=u64::MAX).find(|number| !taken.contains(number)).unwrap_or_default();
     format!("{FENCE}-{free}")
-}
-
-fn read_stdin() -> anyhow::Result<String> {
-    let mut bytes = Vec::new();
-    std::io::stdin()
-        .take(PROMPT_BYTES_MAX + 1)
-        .read_to_end(&mut bytes)
-        .map_err(|error| Failure::usage(format!("stdin cannot be read: {error}")))?;
-    if bytes.len() as u64 > PROMPT_BYTES_MAX {
-        return Err(too_long().into());
-    }
-    String::from_utf8(bytes).map_err(|_| Failure::usage("stdin is not UTF-8 text").into())
-}
-
-fn too_long() -> Failure {
-    Failure::usage(format!("the prompt is longer than {PROMPT_BYTES_MAX} bytes"))
-        .hint("put the text into a file of the workspace and let the model read it")
 }
 
 #[cfg(test)]

@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 
 use super::invocation::Invocation;
 use crate::call::checked::check;
-use crate::call::decided::{Decided, decide, question};
+use crate::call::decided::{Decided, decide, suggested_rules};
 use crate::call::executed::{Ground, Journal, execute};
 use crate::call::hints;
 use crate::call::planned::Ready;
@@ -18,9 +18,10 @@ use crate::exit::Status;
 use crate::failure::Failure;
 use crate::interrupt::Cause;
 use crate::mcp::Servers;
-use crate::permission::{Rule, Rules, grant, host_verdict};
+use crate::permission::{Rule, Rules, host_verdict};
 use crate::report::line::{Line, Tone};
 use crate::session::record::{ResultStatus, ToolCall};
+use crate::tool::ask_user;
 use crate::tool::deferral::RUN_TOOL;
 use crate::tool::own;
 use crate::tool::registry::builtin_tools;
@@ -128,6 +129,7 @@ fn list(invocation: &Invocation, registry: &Registry) -> Status {
 /// Whether its calls ask where no rule matches.
 fn asks(tool: &RegisteredTool) -> &'static str {
     match (tool.run, tool.tool.effect()) {
+        (Some(Run::Ask | Run::Allow) | None, _) if tool.name() == ask_user::NAME => "asks",
         (Some(Run::Deny), _) => "denied",
         (Some(Run::Allow), _) => "does not ask",
         (Some(Run::Ask), _) | (None, Effect::SideEffect) => "asks",
@@ -202,8 +204,10 @@ fn call(
         }
         Decided::Moot(refusal) => return refused(refusal, Status::Error),
         Decided::Ask(why) => {
-            let rules = grant::suggest(&question(&checked, &assessment), invocation.workspace.root.path());
-            return Err(needs_approval(name, &why, rules.as_deref()).into());
+            let rules = suggested_rules(&checked, &assessment, invocation.workspace.root.path());
+            let failure = needs_approval(name, &why, rules.as_deref());
+            let is_question = assessment.preview.is_question();
+            return Err(if is_question { failure.hint("a model's question can be answered") } else { failure }.into());
         }
     };
     let ready = Ready { call: checked, assessment, permit };

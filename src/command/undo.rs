@@ -48,7 +48,7 @@ pub fn run(invocation: &Invocation, arguments: &UndoArguments) -> anyhow::Result
     ensure_allowed(&plan, turn, invocation, arguments.outside)?;
     let is_told = history.notices().any(|notice| notice.turn == Some(turn));
     if plan.restorations.is_empty() && is_told {
-        return Err(nothing(format!("turn {turn} is undone already")).into());
+        return Err(undone_already(log.history(), turn).into());
     }
     if !arguments.dry_run {
         // From here on files are changed; a signal is heeded when that is done.
@@ -104,16 +104,19 @@ fn lost(id: &OperationId, why: &str) -> Failure {
     Failure::new(Status::Conflict, format!("what the patch {id} changed cannot be put back: {why}"))
 }
 
+fn undone_already(history: &History, turn: u64) -> Failure {
+    let is_undone = |number: &u64| history.notices().any(|notice| notice.turn == Some(*number));
+    let left: Vec<u64> = patched_turns(history).into_iter().filter(|number| !is_undone(number)).collect();
+    with_turns(Failure::new(Status::NothingPending, format!("turn {turn} is undone already")), &left)
+}
+
 fn nothing_patched(history: &History, turn: u64) -> Failure {
-    let has_patch = |progress: &crate::session::history::CallProgress| {
-        let files = progress.operations.values().filter_map(|operation| operation.start.as_ref());
-        files.flat_map(|start| &start.files).next().is_some()
-    };
-    let mut turns: Vec<u64> =
-        history.rounds().filter(|round| round.calls.iter().any(has_patch)).map(|round| round.assistant.turn).collect();
-    turns.dedup();
     let failure = Failure::new(Status::NothingPending, format!("no patch of turn {turn} changed a file"));
-    match turns.as_slice() {
+    with_turns(failure, &patched_turns(history))
+}
+
+fn with_turns(failure: Failure, turns: &[u64]) -> Failure {
+    match turns {
         [] => failure,
         [only] => failure.hint(format!("turn {only} has patches")),
         several => {
@@ -121,6 +124,17 @@ fn nothing_patched(history: &History, turn: u64) -> Failure {
             failure.hint(format!("these turns have patches: {}", numbers.join(", ")))
         }
     }
+}
+
+fn patched_turns(history: &History) -> Vec<u64> {
+    let has_patch = |progress: &crate::session::history::CallProgress| {
+        let files = progress.operations.values().filter_map(|operation| operation.start.as_ref());
+        files.flat_map(|start| &start.files).next().is_some()
+    };
+    let mut turns: Vec<u64> =
+        history.rounds().filter(|round| round.calls.iter().any(has_patch)).map(|round| round.assistant.turn).collect();
+    turns.dedup();
+    turns
 }
 
 /// Refuses to write over what somebody else changed, where nothing may be written, and outside unless that was said.

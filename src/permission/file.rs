@@ -403,4 +403,14 @@ mod tests {
         }
         assert_eq!(fs_err::read_to_string(case.folder.path().join("evil")).unwrap(), READ);
     }
+
+    #[test]
+    fn a_file_with_every_kind_of_rule_is_read_and_written_again() {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures/rules/every-kind.jsonl");
+        let rules = parse(&fs_err::read(path).unwrap(), "rules", Scope::Workspace).unwrap();
+        assert_eq!(rules.len(), 6);
+        for rule in rules {
+            assert_eq!(Rule::parse(&rule.to_line()), Ok(rule));
+        }
+    }
 }

@@ -166,7 +166,16 @@ pub fn breadth_warning(rule: &Rule) -> Option<String> {
         Rule::Write { path, .. } | Rule::Read { path, .. } if path.contains('*') => {
             Some(format!("{}: a path is no pattern, so `*` stands for itself alone", line()))
         }
+        Rule::Command { args: Some(words), .. } | Rule::Command { args_prefix: Some(words), .. }
+            if shell_word(words).is_some() =>
+        {
+            let word = shell_word(words).unwrap_or_default();
+            Some(format!("{}: no shell reads a rule, so `{word}` stands for itself alone", line()))
+        }
         _ if !rule.allows() => None,
+        Rule::Write { path, .. } if is_never_writable(path) => {
+            Some(format!("{} allows nothing: no rule allows writing there", line()))
+        }
         Rule::Command { args_prefix: Some(words), .. } if words.is_empty() => {
             Some(format!("{} allows every command", line()))
         }
@@ -175,6 +184,20 @@ pub fn breadth_warning(rule: &Rule) -> Option<String> {
         Rule::Tool { name, .. } if name == "*" => Some(format!("{} allows calls of every tool", line())),
         Rule::Command { .. } | Rule::Write { .. } | Rule::Read { .. } | Rule::Fetch { .. } | Rule::Tool { .. } => None,
     }
+}
+
+/// A word of a command's rule that means something to a shell, and was hardly meant as it stands.
+fn shell_word(words: &[String]) -> Option<&str> {
+    const OPERATORS: [&str; 9] = ["&&", "||", "|", ";", "&", ">", ">>", "<", "*"];
+    // After `sh -c` and the like a word may hold anything.
+    let is_meant = leaves_open(&words[..words.len().min(1)]).is_some();
+    let odd = |word: &&str| OPERATORS.contains(word) || word.ends_with(":*");
+    words.iter().map(String::as_str).find(odd).filter(|_| !is_meant)
+}
+
+/// Whether a path lies where nothing may ever be written, by its letters.
+fn is_never_writable(path: &str) -> bool {
+    path.split('/').any(|part| part.eq_ignore_ascii_case(".git") || part.eq_ignore_ascii_case(".attini"))
 }
 
 #[cfg(test)]
@@ -339,6 +362,14 @@ mod tests {
             ("tool:*", true, Some("allows calls of every tool")),
             ("tool:fs__*", true, None),
             ("write:src/*.rs", false, Some("a path is no pattern")),
+            ("command:npm run *", true, Some("so `*` stands for itself alone")),
+            ("command:git:*", false, Some("so `git:*` stands for itself alone")),
+            ("command:a && b", true, Some("so `&&` stands for itself alone")),
+            ("command:sh -c 'a && b'", true, None),
+            ("command:grep -F '|x'", true, None),
+            ("write:.git", true, Some("no rule allows writing there")),
+            ("write:src/.Attini/x", true, Some("no rule allows writing there")),
+            ("write:.git", false, None),
         ] {
             let warning = breadth_warning(&Rule::parse_option(text, allow).unwrap());
             match expected {

@@ -4,14 +4,20 @@
 
 mod reply;
 mod request;
+
+/// A reply in this format that is about to come in.
+pub(super) fn assembly(service: Service<'_>) -> impl super::reading::Assembly {
+    ReplySoFar::new(service)
+}
+
 #[cfg(test)]
 mod tests;
 mod thinking;
 
 use self::reply::ReplySoFar;
 use super::http::Http;
-use super::retry::Schedule;
 use super::models::{self, Model};
+use super::retry::Schedule;
 use super::trouble::{Service, Trouble};
 use super::{Progress, Provider, ProviderError, Reply, Request, reading};
 use crate::interrupt::Interrupt;

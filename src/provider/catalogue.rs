@@ -24,6 +24,7 @@ pub struct Entry {
 
 /// Where a service differs from the common form of its format.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a difference of its own")]
 pub struct Dialect {
     /// The name of the field that limits a reply.
     pub max_tokens_field: &'static str,
@@ -78,11 +79,7 @@ const fn local(name: &'static str, base_url: &'static str, variables: [&'static 
 pub const ENTRIES: [Entry; 11] = [
     Entry {
         default_model: Some("gpt-5-mini"),
-        dialect: Dialect {
-            max_tokens_field: "max_completion_tokens",
-            takes_output_schema: true,
-            ..Dialect::COMMON
-        },
+        dialect: Dialect { max_tokens_field: "max_completion_tokens", takes_output_schema: true, ..Dialect::COMMON },
         context_tokens: OPENAI_CONTEXTS,
         ..hosted("openai", "https://api.openai.com/v1", ["OPENAI_BASE_URL", "OPENAI_API_KEY"])
     },

@@ -12,6 +12,7 @@ pub mod http;
 pub mod models;
 pub mod openai;
 mod reading;
+pub mod recorded;
 pub mod retry;
 pub mod scripted;
 pub mod sse;

@@ -4,6 +4,12 @@
 
 mod reply;
 mod request;
+
+/// A reply in this format that is about to come in.
+pub(super) fn assembly(service: Service<'_>) -> impl super::reading::Assembly {
+    ReplySoFar::new(service)
+}
+
 #[cfg(test)]
 mod tests;
 
@@ -13,8 +19,8 @@ pub(super) use self::request::body;
 use self::reply::ReplySoFar;
 use super::catalogue::Dialect;
 use super::http::Http;
-use super::retry::Schedule;
 use super::models::{self, Model};
+use super::retry::Schedule;
 use super::trouble::{Service, Trouble};
 use super::{Progress, Provider, ProviderError, Reply, Request, reading};
 use crate::interrupt::Interrupt;
@@ -91,7 +97,8 @@ impl Provider for OpenAi {
         observe: &mut dyn FnMut(Progress<'_>),
     ) -> Result<Vec<Model>, ProviderError> {
         let bearer = self.settings.key.as_ref().map(|key| format!("Bearer {key}"));
-        let headers: Vec<(&str, &str)> = bearer.as_deref().map(|bearer| ("Authorization", bearer)).into_iter().collect();
+        let headers: Vec<(&str, &str)> =
+            bearer.as_deref().map(|bearer| ("Authorization", bearer)).into_iter().collect();
         models::list(self.service(), &self.http, &self.settings.models_url, &headers, interrupt, observe)
     }
 }

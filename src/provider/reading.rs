@@ -125,11 +125,18 @@ fn read_stream(
     observe: &mut dyn FnMut(Progress<'_>),
 ) -> Result<Reply, Trouble> {
     let mut stream = Stream::new(service, assembly);
+    // What is quoted of something that is no reply is the same however it came in pieces.
+    let mut quoted = beginning.to_vec();
     stream.push(beginning, observe)?;
     while !stream.assembly.is_done() {
         let patience = stream.assembly.patience();
         match answer.next(patience) {
-            Ok(Some(piece)) => stream.push(&piece, observe)?,
+            Ok(Some(piece)) => {
+                if quoted.len() < REFUSAL_BYTES_MAX && !stream.assembly.has_begun() {
+                    quoted.extend_from_slice(&piece);
+                }
+                stream.push(&piece, observe)?;
+            }
             Ok(None) => {
                 stream.end(observe)?;
                 break;
@@ -142,7 +149,7 @@ fn read_stream(
         return Ok(stream.assembly.finish());
     }
     if !stream.assembly.has_begun() && answer.content_type != "text/event-stream" && !beginning.is_empty() {
-        return Err(not_a_reply(service, answer, beginning));
+        return Err(not_a_reply(service, answer, &quoted));
     }
     Err(Trouble::broken_off(format!("the reply of {} broke off before it was complete", service.provider)))
 }
@@ -164,6 +171,10 @@ impl<'a, A: Assembly> Stream<'a, A> {
         let pushed = self.parser.push(piece, &mut events);
         for event in events {
             self.assembly.push_event(&event.name, &event.data, observe)?;
+            // What stands behind is not read, whether it came in this piece or in the next.
+            if self.assembly.is_done() {
+                return Ok(());
+            }
         }
         pushed.map_err(|sse::TooLong| {
             let message = format!("{} sent a line of more than {} bytes", self.service.provider, sse::LINE_BYTES_MAX);

@@ -112,14 +112,18 @@ impl Provider for Scripted {
     ) -> Result<Reply, ProviderError> {
         // A script holds the replies of a conversation; what is asked on the side is none of them.
         if request.tool_choice_none {
-            let text = format!("(A scripted model has no words of its own. Replies so far: {}.)", request.replies_before);
+            let text =
+                format!("(A scripted model has no words of its own. Replies so far: {}.)", request.replies_before);
             return Ok(Entry { text, ..Entry::default() }.reply());
         }
         let position = usize::try_from(request.replies_before).unwrap_or(usize::MAX);
         let Some(entry) = self.entries.get(position) else {
             let count = self.entries.len();
             let number = request.replies_before.saturating_add(1);
-            let message = format!("the script {} holds {count} replies, and reply {number} was asked for", self.name);
+            let message = format!(
+                "the script {} holds {count} replies, and reply {number} was asked for; `-m PROVIDER/MODEL` goes on with another",
+                self.name
+            );
             return Err(Trouble::lasting(message).error);
         };
         if interrupt.wait(Duration::from_millis(entry.delay_ms)) || interrupt.is_raised() {
@@ -235,7 +239,10 @@ mod tests {
         assert_eq!((error.code.as_str(), error.retryable), ("rate_limited", true));
         let error = play(SCRIPT, 5, &interrupt).0.unwrap_err();
         assert_eq!((error.code.as_str(), error.retryable), ("provider_error", false));
-        assert_eq!(error.message, "the script script.json holds 5 replies, and reply 6 was asked for");
+        assert_eq!(
+            error.message,
+            "the script script.json holds 5 replies, and reply 6 was asked for; `-m PROVIDER/MODEL` goes on with another"
+        );
         assert!(play(SCRIPT, u64::MAX, &interrupt).0.is_err());
         interrupt.raise(Cause::TimeLimit);
         assert!(play(SCRIPT, 4, &interrupt).0.unwrap_err().interrupted);

@@ -314,7 +314,9 @@ mod tests {
             (
                 "openrouter",
                 400,
-                message("This endpoint's maximum context length is 32768 tokens. However, you requested about 40000 tokens."),
+                message(
+                    "This endpoint's maximum context length is 32768 tokens. However, you requested about 40000 tokens.",
+                ),
             ),
             (
                 "llamacpp",
@@ -328,20 +330,31 @@ mod tests {
                 json!({"object": "error", "type": "BadRequestError", "code": 400, "message":
                     "This model's maximum context length is 4096 tokens. However, your request has 5000 input tokens."}),
             ),
-            ("ollama", 400, json!({"error": {"message": "the input length exceeds the context length", "type": "api_error"}})),
+            (
+                "ollama",
+                400,
+                json!({"error": {"message": "the input length exceeds the context length", "type": "api_error"}}),
+            ),
             ("ollama", 500, json!({"error": "prompt too long; exceeded max context length by 904 tokens"})),
         ] {
             let trouble = of_status(SERVICE, status, body.to_string().as_bytes(), None);
             assert_eq!((trouble.error.code.as_str(), trouble.again), (CONTEXT_OVERFLOW, false), "{service}: {body}");
             let in_stream = of_error_object(SERVICE, &body, None);
-            assert_eq!((in_stream.error.code.as_str(), in_stream.again), (CONTEXT_OVERFLOW, false), "{service}: {body}");
+            assert_eq!(
+                (in_stream.error.code.as_str(), in_stream.again),
+                (CONTEXT_OVERFLOW, false),
+                "{service}: {body}"
+            );
         }
         // The length of what one reply may be, or of what a minute may bring, is another matter.
         for words in [
             "max_tokens: 100000 > 64000, which is the maximum allowed number of output tokens",
             "Request too large for model `x` on tokens per minute (TPM): Limit 6000, Requested 8000",
         ] {
-            assert_ne!(of_status(SERVICE, 413, message(words).to_string().as_bytes(), None).error.code, CONTEXT_OVERFLOW);
+            assert_ne!(
+                of_status(SERVICE, 413, message(words).to_string().as_bytes(), None).error.code,
+                CONTEXT_OVERFLOW
+            );
         }
     }
 

@@ -15,18 +15,49 @@ use crate::turn::compaction::Compacted;
 
 #[derive(Debug, Clone)]
 pub enum Event {
-    TurnStarted { model: String },
-    RoundStarted { round: u64 },
-    TextDelta { text: String },
-    ReasoningDelta { text: String },
-    ToolStarted { call: CallLabel, arguments: Value, summary: String },
-    ToolHeartbeat { call: CallLabel, elapsed_ms: u64, output_bytes: u64 },
-    ToolResult { call: CallLabel, status: ResultStatus, code: Option<String>, content: String, duration_ms: u64 },
-    Awaiting { pending: Vec<PendingView>, digest: String },
-    Retrying { attempt: u32, delay_ms: u64, reason: String },
+    TurnStarted {
+        model: String,
+    },
+    RoundStarted {
+        round: u64,
+    },
+    TextDelta {
+        text: String,
+    },
+    ReasoningDelta {
+        text: String,
+    },
+    ToolStarted {
+        call: CallLabel,
+        arguments: Value,
+        summary: String,
+    },
+    ToolHeartbeat {
+        call: CallLabel,
+        elapsed_ms: u64,
+        output_bytes: u64,
+    },
+    ToolResult {
+        call: CallLabel,
+        status: ResultStatus,
+        code: Option<String>,
+        content: String,
+        duration_ms: u64,
+    },
+    Awaiting {
+        pending: Vec<PendingView>,
+        digest: String,
+    },
+    Retrying {
+        attempt: u32,
+        delay_ms: u64,
+        reason: String,
+    },
     /// Older rounds are summarised; the record is on disk.
     Compacted(Compacted),
-    Warning { message: String },
+    Warning {
+        message: String,
+    },
 }
 
 /// `call_id`, `name` and, under fan-out, `operation` of a tool event.
@@ -34,6 +65,11 @@ pub enum Event {
 pub struct CallLabel {
     pub id: OperationId,
     pub name: String,
+}
+
+/// What a call is called on the screen while it runs and when it has ended.
+pub fn title_of(tool: &str, summary: &str) -> String {
+    format!("{tool} {summary}")
 }
 
 /// A pending call as the result object and `awaiting` list it.

@@ -6,9 +6,13 @@
 pub mod escape;
 pub mod event;
 pub mod line;
+pub mod markdown;
 mod object;
+mod open_calls;
 pub mod preview;
 mod progress;
+pub mod replay;
+pub mod screen;
 pub mod shell;
 mod spinner;
 mod stream;
@@ -24,6 +28,7 @@ use crate::failure::Failure;
 
 use event::{Event, TurnResult};
 use line::{Line, Tone};
+use screen::Screen;
 use spinner::Spinner;
 use writer::Writer;
 
@@ -111,6 +116,20 @@ impl Reporter {
         Self { writer: Mutex::new(Writer::new(options, stdout, stderr, Spinner::none(), clock)) }
     }
 
+    /// A reporter with this one's options that tells people of everything on one screen, and how much it tells.
+    pub fn onto_screen(&self, screen: &Screen) -> (Self, Volume) {
+        let own = &self.writer().options;
+        let options = ReportOptions {
+            mode: Mode::Text,
+            colour: own.colour && own.stdout_is_terminal,
+            stdout_is_terminal: true,
+            stderr_is_terminal: true,
+            ..own.clone()
+        };
+        let (volume, stream) = (options.volume, || Box::new(screen.clone()));
+        (Self::with_streams(options, stream(), stream(), crate::clock::now), volume)
+    }
+
     /// Tells of an event. Its record, if it has one, is on disk.
     pub fn tell(&self, turn: Option<u64>, event: &Event) {
         self.writer().tell(turn, event);
@@ -186,6 +205,29 @@ impl Reporter {
     /// `attini: ...` and `hint: ...` on stderr, for an error that is in no result object.
     pub fn error(&self, failure: &Failure) {
         self.writer().write_error(&failure.message, failure.hint.as_deref());
+    }
+
+    /// Whether text is what stdout gets; else it is JSON.
+    pub fn is_text(&self) -> bool {
+        self.writer().options.mode == Mode::Text
+    }
+
+    /// Whether nothing that is printed arrives any more.
+    pub fn is_stdout_lost(&self) -> bool {
+        self.writer().stdout_error().is_some()
+    }
+
+    /// As [`Reporter::finish_command`], for a command that lists more than should be held at once: the object gets a
+    /// field `list` with the items as they come. Where one of them fails, the object ends with that error, and its
+    /// status is what stands there; the exit code is the failure's.
+    pub fn finish_command_with_list(
+        &self,
+        name: &str,
+        fields: Map<String, Value>,
+        list: &str,
+        items: &mut dyn FnMut() -> anyhow::Result<Option<Value>>,
+    ) -> Status {
+        self.writer().finish_command_with_list(name, fields, list, items)
     }
 
     /// What became of a command whose output is its result: an error where that was lost, told on stderr. A reader that

@@ -112,6 +112,31 @@ pub(super) fn of_command(
     masked(Value::Object(object))
 }
 
+/// The beginning of a command's object whose last field but the outcome is a list.
+pub(super) fn list_opening(at: &str, name: &str, fields: Map<String, Value>, list: &str) -> String {
+    let mut object = Map::new();
+    object.insert("type".to_owned(), name.into());
+    object.insert("at".to_owned(), at.into());
+    object.extend(fields);
+    let json = to_json(&masked(Value::Object(object)));
+    let open = json.strip_suffix('}').unwrap_or(&json);
+    format!("{open},{}:[", to_json(&list.into()))
+}
+
+pub(super) fn list_item(item: Value) -> String {
+    to_json(&masked(item))
+}
+
+/// What stands behind the list.
+pub(super) fn list_closing(status: Status, error: Option<&Failure>) -> String {
+    let outcome = masked(json!({
+        "status": status.name(),
+        "exit_code": status.code(),
+        "error": error.map(ErrorView::from),
+    }));
+    format!("],{}\n", to_json(&outcome).trim_start_matches('{'))
+}
+
 /// One line of JSON. Characters that a terminal would obey or hide are written `\u....`, which reads back the same.
 pub fn to_json(value: &Value) -> String {
     escape_json(&value.to_string())

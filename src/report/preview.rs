@@ -64,7 +64,8 @@ fn undecided(view: &PendingView) -> Vec<Line> {
     lines
 }
 
-fn decided(decision: Decision) -> &'static str {
+/// What was decided, in words.
+pub fn decided(decision: Decision) -> &'static str {
     match decision {
         Decision::Allow => "allowed by a rule, runs when the turn goes on",
         Decision::Approve => "approved, runs when the turn goes on",
@@ -81,6 +82,7 @@ pub fn body(preview: &Preview) -> Vec<Line> {
         Preview::Patch { diff, .. } => self::diff(diff, "  "),
         Preview::Read { path, .. } => vec![Line::plain(&format!("  reads {path}"))],
         Preview::Fetch { url } => vec![Line::plain(&format!("  fetches {url}"))],
+        Preview::Question { question, choices } => self::question(question, choices),
         Preview::Tool { arguments } => {
             let pretty = object::to_pretty_json(arguments);
             Line::all(Tone::Plain, "  ", "  ", &pretty)
@@ -99,6 +101,15 @@ fn command(argv: &[String], cwd: &str, stdin: Option<&str>, background: bool) ->
     if let Some(stdin) = stdin {
         lines.push(Line::plain("  with this on its stdin:"));
         lines.extend(Line::all(Tone::Plain, "  < ", "  < ", stdin));
+    }
+    lines
+}
+
+fn question(question: &str, choices: &[String]) -> Vec<Line> {
+    let mut lines = Line::all(Tone::Plain, "  ? ", "  ? ", question);
+    for (index, choice) in choices.iter().enumerate() {
+        let number = format!("  {}) ", index + 1);
+        lines.extend(Line::all(Tone::Plain, &number, &" ".repeat(number.len()), choice));
     }
     lines
 }
@@ -154,6 +165,10 @@ pub fn commands(pending: &[PendingView], prefix: &str) -> Vec<Line> {
     if undecided.iter().any(|view| matches!(view.preview, Some(Preview::Patch { .. }))) {
         typed.push("diff".to_owned());
     }
+    // One key each, where there is more than one to decide on.
+    if undecided.len() > 1 {
+        typed.push("review".to_owned());
+    }
     let mut lines: Vec<Line> = typed.iter().map(|words| Line::plain(&format!("  {prefix} {words}"))).collect();
     let left = undecided.len().saturating_sub(CALLS_WITH_COMMANDS_MAX);
     if left > 0 {
@@ -168,8 +183,6 @@ fn is_undecided(view: &PendingView) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
-
     use super::*;
     use crate::permission::Rule;
     use crate::report::line::paint;
@@ -282,6 +295,7 @@ To go on, type one of:
   attini -C /w approve 'call_7#2'
   attini -C /w deny 'call_7#2' --reason '...'
   attini -C /w diff
+  attini -C /w review
 "
         );
         assert!(suspended(&[], "attini").is_empty());
@@ -293,12 +307,13 @@ To go on, type one of:
 
     #[test]
     fn questions_are_answered_and_decided_calls_resumed() {
-        let question = Preview::Tool { arguments: json!({"question": "which\u{9b}?"}) };
+        let choices = vec!["the first\nof them".to_owned(), "\u{202e}2".to_owned()];
+        let question = Preview::Question { question: "which\u{9b}\n1) neither?".to_owned(), choices };
         let pending = [view("call_1", Needs::Answer, Some(question))];
         assert_eq!(
             paint(&suspended(&pending, "attini"), false),
-            "call_1 (command): it\n  {\n    \"question\": \"which\\u009b?\"\n  }\n\nTo go on, type one of:\n  attini \
-             answer call_1 '...'\n  attini deny call_1 --reason '...'\n"
+            "call_1 (command): it\n  ? which\\u{9b}\n  ? 1) neither?\n  1) the first\n     of them\n  2) \\u{202e}2\n\nTo \
+             go on, type one of:\n  attini answer call_1 '...'\n  attini deny call_1 --reason '...'\n"
         );
         let pending = [PendingView { decision: Some(Decision::Approve), ..view("call_1", Needs::Approval, None) }];
         assert_eq!(paint(&commands(&pending, "attini"), false), "  attini resume\n");
@@ -308,7 +323,7 @@ To go on, type one of:
     fn many_calls_do_not_flood_the_screen_with_commands() {
         let pending: Vec<_> = (1..=20).map(|number| view(&format!("call_{number}"), Needs::Approval, None)).collect();
         let lines = commands(&pending, "attini");
-        assert_eq!(lines.len(), 1 + 2 * CALLS_WITH_COMMANDS_MAX + 1);
+        assert_eq!(lines.len(), 1 + 2 * CALLS_WITH_COMMANDS_MAX + 2);
         assert_eq!(lines.last().map(Line::text), Some("  ... and the same for the other 12"));
     }
 }

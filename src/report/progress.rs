@@ -4,7 +4,7 @@
 
 use std::collections::BTreeMap;
 
-use super::event::{CallLabel, Event};
+use super::event::{CallLabel, Event, title_of};
 use super::line::{Line, Tone};
 use super::object;
 use crate::session::record::{OperationId, ResultStatus};
@@ -54,7 +54,7 @@ impl Progress {
             }
             Event::TextDelta { .. } | Event::ReasoningDelta { .. } | Event::Awaiting { .. } => {}
             Event::ToolStarted { call, arguments, summary } => {
-                let title = format!("{} {summary}", call.name);
+                let title = title_of(&call.name, summary);
                 if verbose {
                     telling.lines.push(Line::new(Tone::Dim, &format!("{title}: {}", object::to_json(arguments))));
                 }

@@ -18,7 +18,7 @@ use crate::exit::Status;
 use crate::failure::Failure;
 
 pub(super) struct Writer {
-    options: ReportOptions,
+    pub(super) options: ReportOptions,
     stdout: Sink,
     stderr: Sink,
     spinner: Spinner,
@@ -215,6 +215,37 @@ impl Writer {
         }
         let at = (self.clock)();
         self.final_object(|| object::of_command(&at, name, status, fields, error));
+    }
+
+    /// The object is written as its items come. What its status is shows only behind the last of them, so that it stands
+    /// at its end, with the error.
+    pub(super) fn finish_command_with_list(
+        &mut self,
+        name: &str,
+        fields: Map<String, Value>,
+        list: &str,
+        items: &mut dyn FnMut() -> anyhow::Result<Option<Value>>,
+    ) -> Status {
+        self.flush_all();
+        let at = (self.clock)();
+        self.write_stdout(&object::list_opening(&at, name, fields, list));
+        let mut separator = "";
+        let failure = loop {
+            match items() {
+                Ok(Some(item)) if self.stdout.failed.is_none() => {
+                    self.write_stdout(&format!("{separator}{}", object::list_item(item)));
+                    separator = ",";
+                }
+                Ok(_) => break None,
+                Err(error) => break Some(Failure::of(&error)),
+            }
+        };
+        let status = failure.as_ref().map_or(Status::Completed, |failure| failure.status);
+        if let Some(failure) = &failure {
+            self.write_error(&failure.message, failure.hint.as_deref());
+        }
+        self.write_stdout(&object::list_closing(status, failure.as_ref()));
+        status
     }
 
     pub(super) fn finish_with_text(&mut self, name: &str, text: ReadyText<'_>) {

@@ -2,14 +2,16 @@
 //!
 //! Nothing is changed here. Loading stops at the first fault that it cannot mend; this goes on and lists them all.
 
-use std::io::{BufRead, BufReader, ErrorKind, Read};
+use std::collections::HashMap;
+use std::io::{BufReader, ErrorKind};
 use std::path::Path;
 
 use anyhow::Context;
 
 use super::folder::SessionFolder;
-use super::history::{Entry, History};
-use super::log::{FILE_NAME, LINE_BYTES_MAX};
+use super::history::History;
+use super::log::FILE_NAME;
+use super::log::lines::{Content, Lines};
 use super::pending::{self, PendingFile};
 use super::record::{Record, TurnStatus};
 use crate::exit::Status;
@@ -37,12 +39,12 @@ pub struct Findings {
 /// Checks the log, then pending.json against it. `None`: the folder holds no session.
 pub fn check_session(folder: &SessionFolder) -> anyhow::Result<Option<Findings>> {
     let mut findings = Findings::default();
-    let Some(history) = check_log(folder, &mut findings.violations)? else { return Ok(None) };
+    let Some(history) = check_log(folder, &mut findings)? else { return Ok(None) };
     check_pending(folder, &history, &mut findings);
     Ok(Some(findings))
 }
 
-fn check_log(folder: &SessionFolder, violations: &mut Vec<Violation>) -> anyhow::Result<Option<History>> {
+fn check_log(folder: &SessionFolder, findings: &mut Findings) -> anyhow::Result<Option<History>> {
     let shown = folder.display(FILE_NAME);
     let file = match folder.root.open_file(Path::new(FILE_NAME)) {
         Ok(file) => file,
@@ -51,68 +53,64 @@ fn check_log(folder: &SessionFolder, violations: &mut Vec<Violation>) -> anyhow:
             return Err(folder.unopened(FILE_NAME, &error, |what| Failure::new(Status::Error, what)).into());
         }
     };
-    let mut report = |line: Option<u64>, what: String| violations.push(Violation { file: shown.clone(), line, what });
-    let mut reader = BufReader::new(file);
+    let mut report = |line: Option<u64>, what: String| {
+        findings.violations.push(Violation { file: shown.clone(), line, what });
+    };
+    let mut lines = Lines::new(BufReader::new(file));
     let mut history = History::checking();
-    let mut call_lines: Vec<(String, u64)> = Vec::new();
-    let mut line = Vec::new();
+    let mut call_lines: HashMap<String, u64> = HashMap::new();
+    let mut unterminated = None;
     let mut number = 0;
-    loop {
-        line.clear();
-        let read = (&mut reader).take(LINE_BYTES_MAX).read_until(b'\n', &mut line);
-        let read = read.with_context(|| format!("{shown} cannot be read"))?;
-        if read == 0 {
-            break;
-        }
-        number += 1;
-        let terminated = line.ends_with(b"\n");
-        match Record::parse(&line) {
-            Ok(record) => {
-                if let Record::Assistant(assistant) = &record {
-                    call_lines.extend(assistant.tool_calls.iter().map(|call| (call.id.clone(), number)));
+    while let Some(line) = lines.read_next().with_context(|| format!("{shown} cannot be read"))? {
+        number = line.number;
+        let bytes = line.bytes.len() as u64;
+        let before = history.offset();
+        match line.content {
+            Content::Record(record) => {
+                if !line.is_terminated {
+                    unterminated = Some(number);
                 }
-                if let Err(violation) = history.apply_line(&record, read as u64) {
+                if let Err(violation) = history.apply_line(&record, bytes) {
                     report(Some(number), violation);
+                } else if let Record::Assistant(assistant) = *record {
+                    call_lines.extend(assistant.tool_calls.into_iter().map(|call| (call.id, number)));
                 }
             }
-            Err(_) if !terminated => {
+            Content::Fragment => {
                 report(
                     Some(number),
                     "the last record is a fragment; the next turn cuts it off and keeps it".to_owned(),
                 );
             }
-            Err(error) => {
-                history.skip(read as u64);
-                report(Some(number), format!("it is not a record: {error}"));
-            }
+            Content::Blank => report(Some(number), "it is not a record: the line is blank".to_owned()),
+            Content::Unreadable(why) => report(Some(number), why),
+        }
+        // What was no record has its place in the file all the same.
+        history.skip((before + bytes).saturating_sub(history.offset()));
+        if history.session().is_none() {
+            // Without knowing what the log is, nothing behind says anything.
+            break;
         }
     }
     if number == 0 {
         report(None, "the file is empty".to_owned());
     }
-    for (line, what) in open_too_long(&history, &call_lines) {
-        report(Some(line), what);
+    for id in overdue_calls(&history) {
+        let what = format!("the call {id} has no `tool_result`; the next turn repairs it");
+        report(call_lines.get(&id).copied(), what);
+    }
+    if let Some(number) = unterminated {
+        findings.notes.push(format!("{shown}:{number}: the last record has no newline; the next turn adds it"));
     }
     Ok(Some(history))
 }
 
-/// Calls without a result that no running or suspended turn can still answer.
-fn open_too_long(history: &History, call_lines: &[(String, u64)]) -> Vec<(u64, String)> {
+/// The calls without a result that no running or suspended turn can still answer, in the order written.
+pub(super) fn overdue_calls(history: &History) -> Vec<String> {
     let over = history.turn_end().is_some_and(|end| matches!(end.status, TurnStatus::Completed | TurnStatus::Dropped));
-    let latest = history.last_round().map(|round| (round.assistant.turn, round.assistant.round));
-    let mut found = Vec::new();
-    for entry in history.entries() {
-        let Entry::Round(round) = entry else { continue };
-        let is_latest = latest == Some((round.assistant.turn, round.assistant.round));
-        if is_latest && !over {
-            continue;
-        }
-        for (call, _) in round.open_calls() {
-            let line = call_lines.iter().find(|(id, _)| *id == call.id).map_or(0, |(_, line)| *line);
-            found.push((line, format!("the call {} has no `tool_result`; the next turn repairs it", call.id)));
-        }
-    }
-    found
+    let latest = history.last_round().filter(|_| !over).map(|round| (round.assistant.turn, round.assistant.round));
+    let rounds = history.rounds().filter(|round| Some((round.assistant.turn, round.assistant.round)) != latest);
+    rounds.flat_map(|round| round.open_calls().map(|(call, _)| call.id.clone())).collect()
 }
 
 fn check_pending(folder: &SessionFolder, history: &History, findings: &mut Findings) {

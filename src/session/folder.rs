@@ -110,6 +110,29 @@ impl<'a> StateFolder<'a> {
         })
     }
 
+    /// The folder that holds the sessions' own; `None` where there is none yet.
+    pub fn sessions(&self) -> anyhow::Result<Option<Root>> {
+        let relative = self.relative("");
+        let opened = match &self.elsewhere {
+            None => self.workspace.root.folder(&relative),
+            Some(elsewhere) => Root::open(elsewhere).and_then(|root| root.folder(&relative)),
+        };
+        match opened {
+            Ok(root) => Ok(Some(root)),
+            Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(self.refused("", &error).into()),
+        }
+    }
+
+    /// The same folder, made if it is missing.
+    pub fn make_sessions(&self) -> anyhow::Result<Root> {
+        if self.elsewhere.is_none() {
+            self.ignore_state().map_err(|error| self.refused_gitignore(&error))?;
+        }
+        self.create("").map_err(|error| self.refused("", &error))?;
+        self.sessions()?.ok_or_else(|| Failure::persistence("the folder of sessions vanished while it was made").into())
+    }
+
     fn create(&self, name: &str) -> io::Result<()> {
         self.base()?.make_folders(&self.relative(name), FOLDER_MODE)?;
         Ok(())
@@ -265,11 +288,16 @@ impl SessionFolder {
         otherwise(format!("{shown} cannot be opened: {error}"))
     }
 
-    /// Removes what a killed invocation left half-written. Only under the lock.
+    /// Removes what a killed invocation left half-written, in the session's folder and in those below it that attini
+    /// writes to. Only under the lock.
     pub fn clean(&self) -> io::Result<()> {
-        for name in self.root.entries(Path::new("."))? {
-            if name.to_string_lossy().starts_with(TEMPORARY_PREFIX) {
-                self.root.remove_file(Path::new(&name))?;
+        for folder in [".", "outputs", "before"].map(Path::new) {
+            let names = match self.root.entries(folder) {
+                Err(error) if error.kind() == ErrorKind::NotFound => continue,
+                names => names?,
+            };
+            for name in names.iter().filter(|name| name.to_string_lossy().starts_with(TEMPORARY_PREFIX)) {
+                self.root.remove_file(&folder.join(name))?;
             }
         }
         Ok(())

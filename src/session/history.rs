@@ -8,9 +8,9 @@ mod covered;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
-use crate::provider::Finish;
 pub use self::covered::Border;
 use self::covered::Mark;
+use crate::provider::Finish;
 use crate::session::record::{
     AssistantRecord, Covered, DecisionRecord, FORMAT, NoticeRecord, OperationId, OperationResultRecord, Record,
     ResultStatus, SessionRecord, SummaryRecord, ToolCall, ToolResultRecord, ToolStartRecord, TurnEndRecord, TurnStatus,
@@ -161,6 +161,11 @@ impl History {
         let applied = self.apply(record);
         self.offset = self.offset.saturating_add(bytes);
         applied
+    }
+
+    /// Where the next record begins.
+    pub fn offset(&self) -> u64 {
+        self.offset
     }
 
     /// Passes over that many bytes of a log.
@@ -464,6 +469,12 @@ impl History {
     pub fn call_count(&self) -> usize {
         let before = usize::try_from(self.base.totals.calls).unwrap_or(usize::MAX);
         before.saturating_add(self.uncovered_rounds().map(|round| round.calls.len()).sum())
+    }
+
+    /// How many turns there are, those included that a summary covers.
+    pub fn user_count(&self) -> u64 {
+        let uncovered = self.entries().iter().filter(|entry| matches!(entry, Entry::User(_))).count() as u64;
+        self.base.totals.turns.saturating_add(uncovered)
     }
 
     /// How many assistant replies there are, those included that a summary covers.

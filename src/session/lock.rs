@@ -4,7 +4,7 @@
 //! never renamed nor removed while the session lives. What it holds (host and process) is for messages alone.
 
 use std::fs::{File, TryLockError};
-use std::io::{Read, Seek, SeekFrom, Write};
+use std::io::{ErrorKind, Read, Seek, SeekFrom, Write};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -56,6 +56,7 @@ impl Lock {
             match file.try_lock() {
                 Ok(()) => break,
                 Err(TryLockError::WouldBlock) => {}
+                Err(TryLockError::Error(error)) if error.kind() == ErrorKind::Interrupted => continue,
                 Err(TryLockError::Error(error)) => {
                     let message = format!("{} cannot be locked: {error}", folder.display(FILE_NAME));
                     return Err(Failure::persistence(message).into());

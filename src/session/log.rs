@@ -4,6 +4,8 @@
 //! written, so that the log ends with the last whole record, or with a fragment that the next load cuts off.
 
 mod begin;
+pub mod draft;
+pub mod lines;
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read, Seek, SeekFrom, Write};
@@ -109,6 +111,15 @@ impl Log {
         Ok(load(folder, true)?.map(|loaded| loaded.history))
     }
 
+    /// Whether there is a log, whatever it holds: whether the folder is a session.
+    pub fn exists(folder: &SessionFolder) -> anyhow::Result<bool> {
+        match folder.root.metadata(Path::new(FILE_NAME)) {
+            Ok(_) => Ok(true),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(false),
+            Err(error) => Err(folder.unopened(FILE_NAME, &error, |what| Failure::new(Status::Error, what)).into()),
+        }
+    }
+
     pub fn history(&self) -> &History {
         &self.history
     }
@@ -209,7 +220,7 @@ fn open_append(folder: &SessionFolder) -> std::io::Result<File> {
     folder.root.open_with(Path::new(FILE_NAME), OFlags::RDWR | OFlags::APPEND, 0)
 }
 
-fn unwritable(folder: &SessionFolder, what: &str, error: &std::io::Error) -> anyhow::Error {
+pub(crate) fn unwritable(folder: &SessionFolder, what: &str, error: &std::io::Error) -> anyhow::Error {
     Failure::persistence(format!("{} {what}: {error}", folder.display(FILE_NAME))).into()
 }
 
@@ -282,7 +293,7 @@ fn fold(
     Ok(loaded)
 }
 
-fn damaged(shown: &str, number: u64, what: &str) -> anyhow::Error {
+pub(super) fn damaged(shown: &str, number: u64, what: &str) -> anyhow::Error {
     Failure::corrupt(format!("{shown}:{number}: {what}"))
         .hint("nothing was changed; `attini check` lists every fault")
         .into()

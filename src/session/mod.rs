@@ -1,12 +1,17 @@
 //! What a session is on disk, and what its records mean.
 
+pub mod archive;
 pub mod check;
+pub mod collection;
 pub mod folder;
+pub mod fork;
 pub mod history;
 pub mod lock;
 pub mod log;
 pub mod pending;
+pub mod reading;
 pub mod record;
+pub mod repair;
 
 /// A session's id: 32 hex digits that no other session has.
 pub fn new_id() -> String {

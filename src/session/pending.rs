@@ -2,6 +2,7 @@
 //!
 //! It only adds to the conversation: which calls are open is known from the log.
 
+use std::fmt;
 use std::io::ErrorKind;
 use std::path::Path;
 
@@ -9,10 +10,11 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
+use crate::exit::Status;
 use crate::failure::Failure;
 use crate::permission::Rule;
 use crate::session::folder::{FILE_MODE, SessionFolder};
-use crate::session::record::{Decision, Granted, OperationId};
+use crate::session::record::{Decision, Granted, OperationId, TurnStatus};
 use crate::tool::Preview;
 
 /// The version of the file's format.
@@ -22,7 +24,7 @@ pub const FORMAT: u32 = 1;
 pub const FILE_NAME: &str = "pending.json";
 
 /// The largest file that is read; calls and previews are bounded well below it.
-const FILE_BYTES_MAX: u64 = 256 * 1024 * 1024;
+pub const FILE_BYTES_MAX: u64 = 256 * 1024 * 1024;
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct PendingFile {
@@ -77,6 +79,32 @@ pub enum Needs {
     Nothing,
 }
 
+/// Why there is nothing to be had from a pending.json.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Unusable {
+    /// A newer attini wrote it.
+    Newer {
+        format: u32,
+    },
+    Broken(String),
+}
+
+impl fmt::Display for Unusable {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Newer { format } => write!(formatter, "it has format {format}, and this attini knows {FORMAT}"),
+            Self::Broken(why) => formatter.write_str(why),
+        }
+    }
+}
+
+impl Needs {
+    /// What a call waits for that asks, by what a person is shown of it.
+    pub fn of(preview: &Preview) -> Self {
+        if preview.is_question() { Self::Answer } else { Self::Approval }
+    }
+}
+
 impl PendingCall {
     pub fn operation_id(&self) -> OperationId {
         OperationId { call_id: self.id.clone(), operation: self.operation }
@@ -95,17 +123,32 @@ impl PendingFile {
         let bytes = match folder.root.read(Path::new(FILE_NAME), FILE_BYTES_MAX) {
             Ok(bytes) => bytes,
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
-            Err(error) => return Err(folder.unopened(FILE_NAME, &error, Failure::corrupt).into()),
+            Err(error) => {
+                // What the system cannot read today says nothing about what it holds; a folder or a flood of bytes does.
+                let status = if error.raw_os_error().is_none() { Status::Corrupt } else { Status::Error };
+                return Err(folder.unopened(FILE_NAME, &error, |what| Failure::new(status, what)).into());
+            }
         };
-        let corrupt = |what: String| {
-            Failure::corrupt(format!("{shown}: {what}"))
-                .hint("nothing was changed; `attini check` says more, and removing the file drops the pending calls")
-        };
-        let file: Self = serde_json::from_slice(&bytes).map_err(|error| corrupt(error.to_string()))?;
-        if file.format > FORMAT {
-            return Err(corrupt(format!("it has format {}, and this attini knows {FORMAT}", file.format)).into());
+        Self::parse(&bytes).map(Some).map_err(|unusable| {
+            Failure::corrupt(format!("{shown}: {unusable}"))
+                .hint("nothing was changed; `attini check --repair` sets the file aside, which drops the pending calls")
+                .into()
+        })
+    }
+
+    /// Reads what the file holds.
+    pub fn parse(bytes: &[u8]) -> Result<Self, Unusable> {
+        #[derive(Deserialize)]
+        struct Head {
+            format: u32,
         }
-        Ok(Some(file))
+        // A newer format may lack what this one needs.
+        if let Ok(Head { format }) = serde_json::from_slice(bytes)
+            && format > FORMAT
+        {
+            return Err(Unusable::Newer { format });
+        }
+        serde_json::from_slice(bytes).map_err(|error| Unusable::Broken(error.to_string()))
     }
 
     /// Puts the file in place as a whole: written, synced, renamed, its folder synced.
@@ -156,6 +199,15 @@ impl PendingFile {
 
     pub fn undecided(&self) -> impl Iterator<Item = &PendingCall> {
         self.calls.iter().filter(|call| call.is_undecided())
+    }
+
+    /// Makes the status say what is still open. Where nothing is, it stays: the turn goes on.
+    pub fn refresh_status(&mut self) {
+        if self.undecided().next().is_some() {
+            let status =
+                if self.awaits_answers_alone() { TurnStatus::AwaitingAnswer } else { TurnStatus::AwaitingApproval };
+            status.name().clone_into(&mut self.status);
+        }
     }
 
     /// Whether what is still open are questions alone.

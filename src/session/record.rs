@@ -394,6 +394,9 @@ pub struct ToolResultRecord {
     /// The whole output, relative to the session folder.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub output_file: Option<String>,
+    /// What it was called on the screen while it ran, as in `read src/main.rs`; `None` for a call that was never begun.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub title: Option<String>,
     /// The tools whose schemas it gave the model.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub fetched: Vec<String>,
@@ -419,6 +422,8 @@ pub struct OperationResultRecord {
     pub duration_ms: u64,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub output_file: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub title: Option<String>,
     /// The tools whose schemas it gave the model.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub fetched: Vec<String>,

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use super::{Assessment, Effect, Outcome, Overlay, Preview, Refusal, Surroundings, Tool, Work};
 use crate::exit::Signal;
 use crate::interrupt::Cause;
-use crate::permission::Access;
+use crate::permission::{Access, FetchAccess};
 use crate::session::record::ResultStatus;
 use crate::workspace::World;
 
@@ -47,6 +47,7 @@ impl Fake {
             "properties": {
                 "do": {"enum": ["ok", "fail", "panic", "empty", "long", "refuse", "after", "raise", "raise_ok"]},
                 "n": {"type": "integer", "default": 0},
+                "host": {"type": "string"},
             },
             "required": ["do"],
             "additionalProperties": false,
@@ -101,8 +102,15 @@ impl Fake {
         let log = session.root.read(Path::new(crate::session::log::FILE_NAME), u64::MAX - 1).unwrap();
         let records: Vec<Value> =
             String::from_utf8(log).unwrap().lines().map(|line| serde_json::from_str(line).unwrap()).collect();
-        let place =
-            |kind: &str| records.iter().position(|record| record["type"] == kind && record["call_id"] == work.label);
+        let (call_id, operation) = match work.label.split_once('.') {
+            Some((call_id, number)) => (call_id, number.parse::<u32>().map_or(Value::Null, Value::from)),
+            None => (work.label, Value::Null),
+        };
+        let place = |kind: &str| {
+            records.iter().position(|record| {
+                record["type"] == kind && record["call_id"] == call_id && record["operation"] == operation
+            })
+        };
         if !matches!((place("decision"), place("tool_start")), (Some(decision), Some(start)) if decision < start) {
             self.ran.faults.lock().unwrap().push(format!("{} ran before its start was on disk", work.label));
         }
@@ -143,7 +151,11 @@ impl Tool for Fake {
         }
         Ok(Assessment {
             summary: format!("{} {}", self.name, arguments["do"]),
-            accesses: if self.asks { vec![Access::Tool] } else { Vec::new() },
+            accesses: match arguments["host"].as_str() {
+                Some(host) => vec![Access::Fetch(FetchAccess { host: host.to_owned() })],
+                None if self.asks => vec![Access::Tool],
+                None => Vec::new(),
+            },
             preview: Preview::Tool { arguments: arguments.clone() },
             files: Vec::new(),
             after: Overlay::new(),

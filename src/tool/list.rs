@@ -27,8 +27,7 @@ struct Arguments {
     #[serde(default = "one")]
     #[schemars(range(min = 1, max = 64))]
     depth: u32,
-    /// Shows only entries that match, as in a .gitignore line: `*.rs`, `src/**/*.ts`, `!*.lock`. With a `/` in it, it
-    /// counts from the workspace.
+    /// Shows only entries that match, as in a .gitignore: `*.rs`, `src/**/*.ts`, `!*.lock`.
     glob: Option<String>,
     /// Shows names that begin with a dot as well.
     #[serde(default)]

@@ -3,6 +3,7 @@
 //! A tool computes: it says what a call would touch, and does it when told to. Whether it may, when it runs, and what
 //! becomes of its result is decided in `call`.
 
+pub mod ask_user;
 pub mod command;
 pub mod deferral;
 #[cfg(test)]
@@ -64,6 +65,11 @@ pub trait Tool: Send + Sync {
     /// Whether what a read finds depends on this machine's files.
     fn locality(&self) -> Locality {
         Locality::Here
+    }
+
+    /// Whether its calls may run beside their neighbours, where config does not say.
+    fn is_concurrent(&self) -> bool {
+        self.effect() == Effect::Read
     }
 
     /// Whether these arguments ask for a fresh answer even where an earlier one is known.
@@ -150,10 +156,27 @@ pub enum Preview {
     Fetch {
         url: String,
     },
+    /// It waits for an answer, where all others wait for consent. A person may choose, or answer freely.
+    Question {
+        question: String,
+        choices: Vec<String>,
+    },
     /// Any other tool.
     Tool {
         arguments: Value,
     },
+}
+
+impl Preview {
+    /// Whether a person has to answer it, rather than to allow it.
+    pub fn is_question(&self) -> bool {
+        match self {
+            Self::Question { .. } => true,
+            Self::Command { .. } | Self::Patch { .. } | Self::Read { .. } | Self::Fetch { .. } | Self::Tool { .. } => {
+                false
+            }
+        }
+    }
 }
 
 /// Why a call is answered without being run, in words for the model.
@@ -218,6 +241,8 @@ pub struct Work<'a> {
     pub interrupt: &'a Interrupt,
     /// A person decided on this very call, rather than a rule.
     pub approved_by_person: bool,
+    /// What a person answered to the question that was shown.
+    pub answer: Option<&'a str>,
     /// Takes output as it comes, for a person who watches; called from any thread.
     pub live: &'a (dyn Fn(&[u8]) + Sync),
     /// How many bytes of output there have been so far, for the heartbeat.

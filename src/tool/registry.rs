@@ -10,6 +10,7 @@ use crate::call::validation::Schema;
 use crate::config::{Config, Run};
 use crate::provider::AdvertisedTool;
 use crate::session::record::FanOut;
+use crate::tool::ask_user::AskUser;
 use crate::tool::command::Command;
 use crate::tool::deferral::{self, RUN_TOOL};
 use crate::tool::fetch::Fetch;
@@ -66,15 +67,17 @@ impl RegisteredTool {
         } else {
             None
         };
-        let concurrent = configured.and_then(|configured| configured.concurrent).unwrap_or(reads);
-        let fan_out =
-            fan_out.get(tool.name()).and_then(|settings| match fanned::envelope(tool.advertised_parameters()) {
+        let concurrent =
+            configured.and_then(|configured| configured.concurrent).unwrap_or_else(|| tool.is_concurrent());
+        let fan_out = fan_out.get(tool.name()).and_then(|settings| {
+            match fanned::envelope(tool.parameters(), tool.advertised_parameters()) {
                 Ok(envelope) => Some((*settings, envelope)),
                 Err(why) => {
                     warnings.push(format!("{} cannot carry several operations: {why}", tool.name()));
                     None
                 }
-            });
+            }
+        });
         Self { tool, run, concurrent, withheld, deferred: false, fan_out, schema: OnceLock::new() }
     }
 
@@ -204,5 +207,6 @@ pub fn builtin_tools() -> Vec<Arc<dyn Tool>> {
         Arc::new(Fetch::new()),
         Arc::new(Patch::new()),
         Arc::new(Command::new()),
+        Arc::new(AskUser::new()),
     ]
 }

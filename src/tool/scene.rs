@@ -109,6 +109,7 @@ impl Scene {
             label: "call_1",
             interrupt: &self.interrupt,
             approved_by_person: false,
+            answer: None,
             live: &|_| {},
             output_bytes: &std::sync::atomic::AtomicU64::new(0),
         })

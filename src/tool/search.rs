@@ -43,8 +43,7 @@ struct Arguments {
     /// The file or folder to search, relative to the workspace.
     #[serde(default = "here")]
     path: String,
-    /// Searches only files that match, as in a .gitignore line: `*.rs`, `src/**/*.ts`, `!*.lock`. With a `/` in it, it
-    /// counts from the workspace.
+    /// Searches only files that match, as in a .gitignore: `*.rs`, `src/**/*.ts`, `!*.lock`.
     glob: Option<String>,
     /// Takes the pattern as plain text.
     #[serde(default)]

@@ -8,15 +8,23 @@ use crate::call::settled::patched_files;
 use crate::clock;
 use crate::exit::Status;
 use crate::failure::Failure;
+use crate::mask;
 use crate::session::history::History;
 use crate::session::pending::{Needs, PendingCall, PendingFile};
 use crate::session::record::{Decision, OperationId, Scope};
+use crate::tool::Preview;
 
 /// What a person says.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Verdict {
     Approve,
-    Deny { reason: Option<String> },
+    Deny {
+        reason: Option<String>,
+    },
+    /// To a question. The number of a choice stands for that choice.
+    Answer {
+        text: String,
+    },
 }
 
 impl Verdict {
@@ -24,6 +32,7 @@ impl Verdict {
         match self {
             Self::Approve => Decision::Approve,
             Self::Deny { .. } => Decision::Deny,
+            Self::Answer { .. } => Decision::Answer,
         }
     }
 }
@@ -86,7 +95,9 @@ fn unfounded_decision(calls: &[PendingCall], index: usize) -> Option<&'static st
             (!stands_on_void(calls, index)).then_some("it is stale, and no patch that it stands on was denied")
         }
     };
-    unfit.or_else(|| unfounded_grant(call))
+    let stray_answer = (call.answer.is_some() && call.decision != Some(Decision::Answer))
+        .then_some("there is an answer, and the decision is another");
+    unfit.or(stray_answer).or_else(|| unfounded_grant(call))
 }
 
 fn unfounded_grant(call: &PendingCall) -> Option<&'static str> {
@@ -131,12 +142,16 @@ pub fn waits(id: &OperationId, history: &History) -> bool {
 /// The calls that a command acts on, by their place in the file.
 ///
 /// `call_7` names all undecided operations of that call, `call_7#2` one. None named: every undecided call; with
-/// [`Verdict::Approve`] every undecided approval.
+/// [`Verdict::Approve`] every undecided approval, with [`Verdict::Answer`] every undecided question.
 pub fn select(file: &PendingFile, ids: &[String], verdict: &Verdict) -> Result<Vec<usize>, Failure> {
     let indexed = || file.calls.iter().enumerate();
     if ids.is_empty() {
-        let wanted =
-            |call: &PendingCall| call.is_undecided() && (call.needs == Needs::Approval || *verdict != Verdict::Approve);
+        let fits = |needs: Needs| match verdict {
+            Verdict::Approve => needs == Needs::Approval,
+            Verdict::Answer { .. } => needs == Needs::Answer,
+            Verdict::Deny { .. } => true,
+        };
+        let wanted = |call: &PendingCall| call.is_undecided() && fits(call.needs);
         return Ok(indexed().filter(|(_, call)| wanted(call)).map(|(index, _)| index).collect());
     }
     let mut selected = Vec::new();
@@ -151,20 +166,42 @@ pub fn select(file: &PendingFile, ids: &[String], verdict: &Verdict) -> Result<V
         if named.is_empty() {
             return Err(unknown(id, file));
         }
-        let several = named.len() > 1;
-        for index in named {
-            let call = &file.calls[index];
-            // A whole call stands for its undecided operations.
-            if several && !call.is_undecided() {
-                continue;
-            }
-            ensure_decidable(call, verdict)?;
+        for index in decidable(file, named, verdict)? {
             if !selected.contains(&index) {
                 selected.push(index);
             }
         }
     }
     Ok(selected)
+}
+
+/// Of the operations that one ID names, those that the verdict is about: the undecided ones. Where there are none, those
+/// that it was said of before; if it was of none, it has nothing to say.
+fn decidable(file: &PendingFile, named: Vec<usize>, verdict: &Verdict) -> Result<Vec<usize>, Failure> {
+    let undecided: Vec<usize> = named.iter().copied().filter(|&index| file.calls[index].is_undecided()).collect();
+    if !undecided.is_empty() {
+        undecided.iter().try_for_each(|&index| ensure_decidable(&file.calls[index], verdict))?;
+        return Ok(undecided);
+    }
+    let mut same = Vec::new();
+    let mut refused: Option<Failure> = None;
+    for index in named {
+        match ensure_decidable(&file.calls[index], verdict) {
+            Ok(()) => same.push(index),
+            // That it was decided otherwise says more than that another one is carried.
+            Err(failure) => {
+                let says_less =
+                    |before: &Failure| before.status != Status::Conflict && failure.status == Status::Conflict;
+                if refused.as_ref().is_none_or(says_less) {
+                    refused = Some(failure);
+                }
+            }
+        }
+    }
+    match refused.filter(|_| same.is_empty()) {
+        Some(failure) => Err(failure),
+        None => Ok(same),
+    }
 }
 
 fn unknown(id: &str, file: &PendingFile) -> Failure {
@@ -188,11 +225,16 @@ fn ensure_decidable(call: &PendingCall, verdict: &Verdict) -> Result<(), Failure
         return Err(Failure::usage(format!("{id} is a question; it cannot be approved"))
             .hint(format!("answer it, or decline with `attini deny {id}`")));
     }
-    let same_kind = match call.decision {
-        None => true,
-        Some(Decision::Approve | Decision::Allow) => *verdict == Verdict::Approve,
-        Some(Decision::Deny) => verdict.decision() == Decision::Deny,
-        Some(Decision::Answer | Decision::Stale) => false,
+    if call.needs == Needs::Approval && matches!(verdict, Verdict::Answer { .. }) {
+        return Err(Failure::usage(format!("{id} is no question: it waits for an approval"))
+            .hint(format!("`attini approve {id}` or `attini deny {id}`")));
+    }
+    let same_kind = match (call.decision, verdict) {
+        (None, _) => true,
+        (Some(Decision::Approve | Decision::Allow), _) => *verdict == Verdict::Approve,
+        (Some(Decision::Deny), _) => verdict.decision() == Decision::Deny,
+        (Some(Decision::Answer), Verdict::Answer { text }) => call.answer == Some(answer_of(call, text)),
+        (Some(Decision::Answer), Verdict::Approve | Verdict::Deny { .. }) | (Some(Decision::Stale), _) => false,
     };
     if same_kind {
         return Ok(());
@@ -207,6 +249,20 @@ fn ensure_decidable(call: &PendingCall, verdict: &Verdict) -> Result<(), Failure
         .hint("a recorded decision stays; a new prompt drops the pending calls"))
 }
 
+/// What a person's words say in answer to a question: the choice that they name by its number, or the words themselves.
+/// It is what the model will read, so keys are masked.
+pub fn answer_of(call: &PendingCall, text: &str) -> String {
+    let choices = match &call.preview {
+        Some(Preview::Question { choices, .. }) => choices.as_slice(),
+        _ => &[],
+    };
+    let words = text.trim();
+    let exact = || choices.iter().find(|choice| choice.trim() == words);
+    let numbered = || choices.get(words.parse::<usize>().ok()?.checked_sub(1)?);
+    let said = exact().or_else(numbered).map_or(text, String::as_str);
+    mask::apply(said).into_owned()
+}
+
 /// Writes the verdict on the selected calls into the file. Deciding the same again changes nothing. Denying a patch
 /// makes the undecided patches stacked on it stale at once.
 pub fn decide(file: &mut PendingFile, selected: &[usize], verdict: &Verdict) {
@@ -219,9 +275,13 @@ pub fn decide(file: &mut PendingFile, selected: &[usize], verdict: &Verdict) {
         }
         call.decision = Some(verdict.decision());
         call.decided_at = Some(now.clone());
-        if let Verdict::Deny { reason } = verdict {
-            call.reason.clone_from(reason);
-            denied.push(index);
+        match verdict {
+            Verdict::Approve => {}
+            Verdict::Deny { reason } => {
+                call.reason.clone_from(reason);
+                denied.push(index);
+            }
+            Verdict::Answer { text } => call.answer = Some(answer_of(call, text)),
         }
     }
     // Only now, so that what was denied together is denied, with its reason, and not merely stale.
@@ -229,6 +289,7 @@ pub fn decide(file: &mut PendingFile, selected: &[usize], verdict: &Verdict) {
         let paths: Vec<String> = patched_paths(&file.calls[index]).map(str::to_owned).collect();
         make_stale(file, index, paths, &now);
     }
+    file.refresh_status();
 }
 
 fn make_stale(file: &mut PendingFile, index: usize, denied: Vec<String>, now: &str) {

@@ -8,11 +8,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use super::Turn;
-use super::journal::{Journal, has_effects, label, locked};
+use super::journal::{Journal, has_effects, label, locked, title};
 use super::resume::open_operations_of;
 use crate::call::checked::{CheckedCall, check_knowing};
 use crate::call::committed::{Budget, Item, Settlement, commit};
 use crate::call::executed::{self, Executed, Ground, execute};
+use crate::call::fanned::is_failure;
 use crate::call::planned::{Answer, Next, OpenOperation, Parked, Planned, Ready, Situation, plan};
 use crate::call::repeated::{self, Prospect};
 use crate::call::settled::Decisions;
@@ -34,10 +35,19 @@ pub enum Dispatched {
     Answered,
     /// pending.json is on disk.
     Suspended(PendingFile),
-    /// `--on-ask fail`: these rules would have allowed what asked.
-    WouldAsk(Vec<Rule>),
+    /// `--on-ask fail`.
+    WouldAsk(WouldAsk),
     /// The interrupt was raised; every call of the reply that must have a result has one.
     Interrupted,
+}
+
+/// What asked where nobody may be asked.
+#[derive(Debug, Default)]
+pub struct WouldAsk {
+    /// These would have allowed it.
+    pub rules: Vec<Rule>,
+    /// Questions alone asked.
+    pub questions_alone: bool,
 }
 
 impl Turn<'_> {
@@ -50,7 +60,7 @@ impl Turn<'_> {
         let registry = Arc::clone(&self.registry);
         let decisions = pending.map(Decisions::of).unwrap_or_default();
         loop {
-            let operations = self.open_operations(&calls, &registry, truncated);
+            let (operations, denied_index) = self.open_operations(&calls, &registry, truncated);
             let world = self.look(&operations, decisions);
             let limit = self.operations_max();
             // What ran before may have changed where the rules' paths lead.
@@ -61,7 +71,7 @@ impl Turn<'_> {
                 memory: &self.memory,
                 rules: &self.rules,
                 decisions,
-                denied_index: self.denied_index(&calls, &operations),
+                denied_index,
                 failed: &self.failed(&calls),
                 trailing_reads: self.settings.trailing_reads,
                 on_ask: self.settings.on_ask,
@@ -85,18 +95,24 @@ impl Turn<'_> {
         }
     }
 
-    /// The operations of the reply that have no result, checked.
+    /// The operations of the reply that have no result, checked; and the index of the first operation of all that a
+    /// person denied, as far as that is recorded.
     fn open_operations<'a>(
         &self,
         calls: &'a [ToolCall],
         registry: &'a Registry,
         truncated: bool,
-    ) -> Vec<OpenOperation<'a>> {
+    ) -> (Vec<OpenOperation<'a>>, Option<u64>) {
         let mut operations = Vec::new();
+        let mut denied_index = None;
         let mut index = 0;
         let mut fetched = self.history().fetched().clone();
         for call in calls {
             let Some((_, progress)) = self.history().call(&call.id) else { continue };
+            let denied = progress.operations.iter().find(|(_, operation)| is_denied_by_person(operation));
+            if let Some((number, _)) = denied {
+                denied_index.get_or_insert(index + number.map_or(0, |number| u64::from(number).saturating_sub(1)));
+            }
             if !progress.is_open() {
                 index += progress.operation_count();
                 continue;
@@ -112,17 +128,19 @@ impl Turn<'_> {
                 index += 1;
             }
         }
-        operations
+        (operations, denied_index)
     }
 
-    /// By call: its first operation whose result is recorded and no success.
+    /// By call: its first operation that is recorded as a failure. One that was started counts as failed unless it ended
+    /// well: nothing may be built on it.
     fn failed(&self, calls: &[ToolCall]) -> HashMap<String, u32> {
         let mut failed = HashMap::new();
         for call in calls {
             let operations = self.history().call(&call.id).map(|(_, progress)| &progress.operations);
             let first = operations.into_iter().flatten().find_map(|(number, operation)| {
                 let result = operation.result.as_ref()?;
-                number.filter(|_| result.status != ResultStatus::Ok)
+                let came_to_nothing = result.status == ResultStatus::Cancelled && operation.start.is_some();
+                number.filter(|_| is_failure(result.status) || came_to_nothing)
             });
             if let Some(number) = first {
                 failed.insert(call.id.clone(), number);
@@ -159,22 +177,6 @@ impl Turn<'_> {
         } else {
             (self.settings.calls_per_reply, "one reply may not hold so many calls")
         }
-    }
-
-    /// The last operation of the first call of the reply that a person denied, as far as that is recorded.
-    fn denied_index(&self, calls: &[ToolCall], open: &[OpenOperation<'_>]) -> Option<u64> {
-        let is_denial = |operation: &OperationProgress| {
-            operation.decision.as_ref().is_some_and(|decision| {
-                decision.decision == Decision::Deny && decision.auto_decided_by.scope == Scope::Person
-            })
-        };
-        let denied = calls.iter().position(|call| {
-            self.history().call(&call.id).is_some_and(|(_, progress)| progress.operations.values().any(is_denial))
-        })?;
-        // The first open operation behind that call is the first that the denial is about.
-        let behind =
-            |operation: &&OpenOperation<'_>| calls.iter().skip(denied + 1).any(|call| call.id == operation.id.call_id);
-        open.iter().find(behind).map(|operation| operation.index.saturating_sub(1))
     }
 
     fn budget(&self, round: &Round) -> Budget {
@@ -221,8 +223,10 @@ impl Turn<'_> {
                         !executed.begun && executed.stopped_by.is_none() && !has_effects(ready) && listed
                     };
                     if let Some(executed) = executed.filter(|executed| !stays(executed)) {
-                        let id = planned.id.clone();
-                        items.push(Settlement::of_execution(id, planned.name, &executed).into());
+                        let settlement = Settlement::of_execution(planned.id.clone(), planned.name, &executed);
+                        // What was answered from its neighbour's result was never begun.
+                        let begun = executed.begun && executed.outcome.code != Some(repeated::CODE);
+                        items.push(if begun { settlement.titled(title(ready)) } else { settlement }.into());
                     }
                 }
                 Next::Answered(answer) => {
@@ -252,7 +256,7 @@ impl Turn<'_> {
             let Next::RunUnlessRepeated { of, ready } = &planned.next else { continue };
             let first = executed.get(of).filter(|first| first.outcome.status == ResultStatus::Ok);
             let own = if let Some(first) = first {
-                let outcome = Outcome { code: Some("repeated"), ..first.outcome.clone() };
+                let outcome = Outcome { code: Some(repeated::CODE), ..first.outcome.clone() };
                 Some(Executed { outcome, duration: Duration::ZERO, begun: true, stopped_by: None })
             } else {
                 let (mut own, told) = self.execute_ready(&[ready], world, budget)?;
@@ -275,6 +279,8 @@ impl Turn<'_> {
             }
         } else if let Some(result) = progress.operations.get(&id.operation).and_then(|one| one.result.as_ref())
             && result.status == ok
+            // Asked for alone, it may say more than its share of a call let it.
+            && result.output_file.is_none()
         {
             memory.remember(prospect, &result.content, &result.attachments, result.output_file.as_deref());
         }
@@ -370,17 +376,18 @@ impl Turn<'_> {
     fn close(&mut self, planned: Vec<Planned<'_>>, budget: &mut Budget) -> anyhow::Result<Dispatched> {
         let mut settlements = Vec::new();
         let mut waiting = Vec::new();
-        let mut would_ask = None;
+        let mut would_ask: Option<WouldAsk> = None;
         for planned in planned {
             match planned.next {
                 Next::Answered(answer) => {
                     settlements.push(Settlement::of_answer(planned.id, planned.name, answer).into());
                 }
-                Next::WouldAsk { answer, grant } => {
-                    let rules: &mut Vec<Rule> = would_ask.get_or_insert_default();
+                Next::WouldAsk { answer, needs, grant } => {
+                    let asked = would_ask.get_or_insert(WouldAsk { questions_alone: true, ..WouldAsk::default() });
+                    asked.questions_alone &= needs != Needs::Approval;
                     for rule in grant.unwrap_or_default() {
-                        if !rules.contains(&rule) {
-                            rules.push(rule);
+                        if !asked.rules.contains(&rule) {
+                            asked.rules.push(rule);
                         }
                     }
                     settlements.push(Settlement::of_answer(planned.id, planned.name, answer).into());
@@ -393,8 +400,8 @@ impl Turn<'_> {
         if !settlements.is_empty() {
             commit(&mut self.log, self.folder, self.reporter, budget, settlements, Vec::new())?;
         }
-        if let Some(rules) = would_ask {
-            return Ok(Dispatched::WouldAsk(rules));
+        if let Some(asked) = would_ask {
+            return Ok(Dispatched::WouldAsk(asked));
         }
         if waiting.is_empty() {
             return Ok(Dispatched::Answered);
@@ -451,7 +458,8 @@ fn next_run(planned: &[Planned<'_>]) -> Option<usize> {
             // What is left to the repair holds back nothing that was approved behind it.
             Next::Answered(_) | Next::Strand => {}
             Next::Run(ready) | Next::RunUnlessRepeated { ready, .. } => {
-                if last.is_some_and(|last| !run_together(last, ready)) {
+                let waits = matches!(planned.next, Next::RunUnlessRepeated { .. }) && is_stopped_by_failures(ready);
+                if last.is_some_and(|last| waits || !run_together(last, ready)) {
                     return end;
                 }
                 last = Some(ready);
@@ -461,6 +469,20 @@ fn next_run(planned: &[Planned<'_>]) -> Option<usize> {
         }
     }
     end
+}
+
+/// Whether a failure before it in its call keeps an operation from running. What repeats another one is known last of a
+/// group, too late for that; so it waits for the next.
+fn is_stopped_by_failures(ready: &Ready<'_>) -> bool {
+    let fan_out = ready.call.tool.fan_out.as_ref().filter(|_| ready.call.id.operation.is_some());
+    fan_out.is_some_and(|(fan_out, _)| fan_out.on_error == OnError::Stop)
+}
+
+fn is_denied_by_person(operation: &OperationProgress) -> bool {
+    operation
+        .decision
+        .as_ref()
+        .is_some_and(|decision| decision.decision == Decision::Deny && decision.auto_decided_by.scope == Scope::Person)
 }
 
 /// Whether two neighbours may run beside each other.
@@ -474,13 +496,15 @@ fn run_together(one: &Ready<'_>, other: &Ready<'_>) -> bool {
 
 fn pending_call(parked: Parked<'_>) -> PendingCall {
     let before = parked.before;
+    let needs = Needs::of(&parked.assessment.preview);
     PendingCall {
         id: parked.call.id.call_id.clone(),
         operation: parked.call.id.operation,
         name: parked.call.tool.name().to_owned(),
         arguments: parked.call.arguments,
-        needs: Needs::Approval,
-        why: Some(parked.why),
+        needs,
+        // A question says itself why it asks.
+        why: Some(parked.why).filter(|_| needs == Needs::Approval),
         summary: Some(parked.assessment.summary),
         preview: Some(parked.assessment.preview),
         grant: parked.grant,

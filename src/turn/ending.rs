@@ -55,6 +55,7 @@ impl Turn<'_> {
         let (turn_status, limit) = match &ending {
             Ending::Completed => (Some(TurnStatus::Completed), None),
             Ending::Suspended(_) => (None, None),
+            Ending::WouldAsk(asked) if asked.questions_alone => (Some(TurnStatus::AwaitingAnswer), None),
             Ending::WouldAsk(_) => (Some(TurnStatus::AwaitingApproval), None),
             Ending::Provider(_) => (Some(TurnStatus::ProviderError), None),
             Ending::Limit(limit) => (Some(TurnStatus::LimitReached), Some(*limit)),
@@ -71,12 +72,13 @@ impl Turn<'_> {
                     if file.awaits_answers_alone() { Status::AwaitingAnswer } else { Status::AwaitingApproval };
                 self.result(status, Some(&file), None)
             }
-            Ending::WouldAsk(rules) => {
-                for rule in rules {
+            Ending::WouldAsk(asked) => {
+                let status = if asked.questions_alone { Status::AwaitingAnswer } else { Status::AwaitingApproval };
+                for rule in asked.rules {
                     let rule = serde_json::to_string(&rule)?;
                     self.warn(format!("this rule would have allowed it: {rule}"));
                 }
-                self.result(Status::AwaitingApproval, None, None)
+                self.result(status, None, None)
             }
             Ending::Provider(error) => {
                 let failure = Failure {
@@ -178,7 +180,8 @@ fn shortened(arguments: &Value) -> String {
 }
 
 impl PendingCall {
-    fn view(&self) -> PendingView {
+    /// As the result object lists it, and a person is shown it.
+    pub fn view(&self) -> PendingView {
         PendingView {
             id: self.operation_id().to_string(),
             name: self.name.clone(),

@@ -10,7 +10,7 @@ use crate::call::planned::Ready;
 use crate::call::repeated::Memory;
 use crate::clock;
 use crate::report::Reporter;
-use crate::report::event::{CallLabel, Event};
+use crate::report::event::{CallLabel, Event, title_of};
 use crate::session::folder::SessionFolder;
 use crate::session::log::Log;
 use crate::session::record::{Record, ToolStartRecord};
@@ -80,6 +80,7 @@ impl Journal<'_> {
             return;
         }
         let settlement = Settlement::of_execution(ready.call.id.clone(), ready.call.tool.name(), executed);
+        let settlement = settlement.titled(title(ready));
         let recorded = record(self.log, self.folder, self.budget, settlement).and_then(|event| {
             // Reads share the sync of their run, and are told of behind it.
             if has_effects(ready) {
@@ -98,6 +99,11 @@ impl Journal<'_> {
 
 pub(super) fn has_effects(ready: &Ready<'_>) -> bool {
     ready.call.tool.tool.effect() == Effect::SideEffect
+}
+
+/// What a call that was begun is called on the screen.
+pub(super) fn title(ready: &Ready<'_>) -> String {
+    title_of(ready.call.tool.name(), &ready.assessment.summary)
 }
 
 pub(super) fn label(ready: &Ready<'_>) -> CallLabel {

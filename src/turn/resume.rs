@@ -1,19 +1,24 @@
 //! Closing what an earlier invocation left open, before anything else happens.
 
 use super::Turn;
+use crate::call::checked::check;
 use crate::call::committed::{Budget, Item, Settlement, commit};
 use crate::call::fanned::operation_count;
 use crate::call::planned::Answer;
 use crate::call::settled;
 use crate::call::unwrapped::tool_name;
+use crate::report::Reporter;
+use crate::session::folder::SessionFolder;
 use crate::session::history::{CallProgress, History};
-use crate::session::pending::{PendingCall, PendingFile};
+use crate::session::log::Log;
+use crate::session::pending::PendingFile;
 use crate::session::record::{
     DecidedBy, Decision, OperationId, PlannedFile, ResultStatus, Scope, ToolCall, ToolStartRecord, TurnStatus,
 };
+use crate::tool::Overlay;
 use crate::tool::patch::recover::{Recovery, clean_temporary_files, recover};
 use crate::tool::patch::write::State;
-use crate::workspace::Workspace;
+use crate::workspace::{Workspace, World};
 
 /// `reason` of every result that a repair made.
 pub const REPAIR_REASON: &str = "unanswered_tool_call_repair";
@@ -106,7 +111,7 @@ fn recovered(recovery: Recovery) -> (ResultStatus, &'static str, String) {
 
 /// What became of a patch that was started; the temporary files that it left are removed. Where its files cannot be
 /// looked at, each is told so.
-fn recovery_of(files: &[PlannedFile], workspace: &Workspace) -> Recovery {
+pub fn recovery_of(files: &[PlannedFile], workspace: &Workspace) -> Recovery {
     // What cannot be removed is in nobody's way, and the result tells of the files that count.
     let _ = clean_temporary_files(files, workspace);
     recover(files, workspace)
@@ -135,7 +140,8 @@ impl Turn<'_> {
         self.commit_repairs(settlements)
     }
 
-    /// Before a new prompt: a recorded denial becomes its result, all else is repaired, and the old turn is over.
+    /// Before a new prompt: a recorded denial or answer becomes its result, all else is repaired, and the old turn is
+    /// over.
     pub fn drop_pending(&mut self, pending: &PendingFile) -> anyhow::Result<()> {
         let mut settlements = repair_orphaned_tool_calls(
             self.history(),
@@ -143,42 +149,92 @@ impl Turn<'_> {
             |call_id| is_numbered(pending, call_id),
             |files| recovery_of(files, self.workspace),
         );
-        // In place of the repair, so that the results stand in call order, and one alone for each call, whatever the
-        // file says of it.
-        for settlement in &mut settlements {
-            let started = self.history().operation(&settlement.id).is_some_and(|one| one.start.is_some());
-            let denied = |call: &&PendingCall| {
-                call.operation_id() == settlement.id && matches!(call.decision, Some(Decision::Deny | Decision::Stale))
-            };
-            if let Some(call) = pending.calls.iter().find(denied).filter(|_| !started) {
-                let answer: Answer = settled::refusal(call);
-                *settlement = Settlement::of_answer(call.operation_id(), &call.name, answer);
-            }
-        }
+        heed_decisions(&mut settlements, pending, self.history(), |id| self.is_question(id));
         self.commit_repairs(settlements)?;
         self.append_turn_end(TurnStatus::Dropped, None)?;
         self.log.barrier()?;
         PendingFile::remove(self.folder)
     }
 
+    /// Whether an operation of the conversation is one that asks a person something.
+    fn is_question(&self, id: &OperationId) -> bool {
+        let Some((call, _)) = self.history().call(&id.call_id) else { return false };
+        let operations = check(call, &self.registry, false);
+        let Some((_, Ok(checked))) = operations.into_iter().find(|(one, _)| one == id) else { return false };
+        let mut world = World::default();
+        self.with_surroundings(|surroundings| checked.tool.tool.look(&checked.arguments, surroundings, &mut world));
+        let assessed = checked.tool.tool.assess(&checked.arguments, &world, &Overlay::new());
+        assessed.is_ok_and(|assessment| assessment.preview.is_question())
+    }
+
     fn commit_repairs(&mut self, settlements: Vec<Settlement>) -> anyhow::Result<()> {
-        let mut items: Vec<Item> = settlements.into_iter().map(Item::from).collect();
-        // A kill between the last operation's result and the call's own: nothing is left but to fold.
-        for (call, progress) in self.history().open_calls() {
-            if open_operations_of(call, progress, &|_| false).is_empty() {
-                items.push(Item::Recorded(OperationId::whole(&call.id)));
-            }
+        commit_repairs(&mut self.log, self.folder, self.reporter, self.settings.result_bytes, settlements)
+    }
+}
+
+/// Answers every call that a copy of a session has open: nothing waits there, and nothing goes on.
+pub fn close_copy(
+    log: &mut Log,
+    folder: &SessionFolder,
+    pending: Option<&PendingFile>,
+    workspace: &Workspace,
+    reporter: &Reporter,
+) -> anyhow::Result<()> {
+    let settlements = repair_orphaned_tool_calls(
+        log.history(),
+        |_| false,
+        |call_id| pending.is_some_and(|file| is_numbered(file, call_id)),
+        |files| recovery_of(files, workspace),
+    );
+    let result_bytes = log.history().user().map_or(u64::MAX, |user| user.settings.result_bytes);
+    commit_repairs(log, folder, reporter, result_bytes, settlements)
+}
+
+fn commit_repairs(
+    log: &mut Log,
+    folder: &SessionFolder,
+    reporter: &Reporter,
+    result_bytes: u64,
+    settlements: Vec<Settlement>,
+) -> anyhow::Result<()> {
+    let mut items: Vec<Item> = settlements.into_iter().map(Item::from).collect();
+    // A kill between the last operation's result and the call's own: nothing is left but to fold.
+    for (call, progress) in log.history().open_calls() {
+        if open_operations_of(call, progress, &|_| false).is_empty() {
+            items.push(Item::Recorded(OperationId::whole(&call.id)));
         }
-        if items.is_empty() {
-            return Ok(());
-        }
-        let bytes = usize::try_from(self.settings.result_bytes).unwrap_or(usize::MAX);
-        let mut budget = Budget { result_bytes: bytes, round_bytes: usize::MAX };
-        commit(&mut self.log, self.folder, self.reporter, &mut budget, items, Vec::new())
+    }
+    if items.is_empty() {
+        return Ok(());
+    }
+    let bytes = usize::try_from(result_bytes).unwrap_or(usize::MAX);
+    let mut budget = Budget { result_bytes: bytes, round_bytes: usize::MAX };
+    commit(log, folder, reporter, &mut budget, items, Vec::new())
+}
+
+/// Puts a recorded denial or answer in the place of a repair, so that the results stand in call order, and one alone for
+/// each call, whatever the file says of it. What was started was neither.
+pub fn heed_decisions(
+    settlements: &mut [Settlement],
+    pending: &PendingFile,
+    history: &History,
+    is_question: impl Fn(&OperationId) -> bool,
+) {
+    for settlement in settlements {
+        let started = history.operation(&settlement.id).is_some_and(|one| one.start.is_some());
+        let listed = pending.calls.iter().find(|call| call.operation_id() == settlement.id);
+        let Some(call) = listed.filter(|_| !started) else { continue };
+        let answer: Answer = match call.decision {
+            Some(Decision::Deny | Decision::Stale) => settled::refusal(call),
+            // The file alone cannot make an answer the result of a call that asked nothing.
+            Some(Decision::Answer) if is_question(&settlement.id) => settled::answered(call),
+            Some(Decision::Answer | Decision::Approve | Decision::Allow) | None => continue,
+        };
+        *settlement = Settlement::of_answer(call.operation_id(), &call.name, answer);
     }
 }
 
 /// Whether the file lists operations of that call one by one.
-fn is_numbered(pending: &PendingFile, call_id: &str) -> bool {
+pub fn is_numbered(pending: &PendingFile, call_id: &str) -> bool {
     pending.calls.iter().any(|call| call.id == call_id && call.operation.is_some())
 }

@@ -2,14 +2,13 @@
 
 use super::Turn;
 use super::compaction::is_overflow;
-use super::dispatch::Dispatched;
+use super::dispatch::{Dispatched, WouldAsk};
 use super::prompt::{build_messages, violations};
 use crate::call::proposed::take_in;
 use crate::clock;
 use crate::exit::Signal;
 use crate::interrupt::Cause;
 use crate::mask;
-use crate::permission::Rule;
 use crate::provider::{Finish, Progress, ProviderError, Reply, Request};
 use crate::report::event::Event;
 use crate::session::pending::PendingFile;
@@ -21,8 +20,8 @@ pub enum Ending {
     /// With the assistant's answer.
     Completed,
     Suspended(PendingFile),
-    /// `--on-ask fail`; the rules that would have allowed what asked.
-    WouldAsk(Vec<Rule>),
+    /// `--on-ask fail`.
+    WouldAsk(WouldAsk),
     Provider(ProviderError),
     Limit(Limit),
     Interrupted(Signal),
@@ -91,13 +90,13 @@ impl Turn<'_> {
                 None
             }
             Dispatched::Suspended(file) => Some(Ending::Suspended(file)),
-            Dispatched::WouldAsk(rules) => {
+            Dispatched::WouldAsk(asked) => {
                 if pending.is_some() {
                     self.repair(|_| false)?;
                     self.log.barrier()?;
                     PendingFile::remove(self.folder)?;
                 }
-                Some(Ending::WouldAsk(rules))
+                Some(Ending::WouldAsk(asked))
             }
             Dispatched::Interrupted => Some(self.interrupted()),
         })

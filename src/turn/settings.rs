@@ -144,7 +144,10 @@ fn instructions(
     let mut files = Vec::new();
     for name in &config.instructions {
         let path = workspace.root.path().join(name);
-        files.push((name.clone(), read_text(&path, INSTRUCTIONS_BYTES_MAX, "instructions")?));
+        let text = read_text(&path, INSTRUCTIONS_BYTES_MAX, "instructions").map_err(|error| {
+            Failure::of(&error).hint("config.toml names it under `instructions`: make the file, or take its name out")
+        })?;
+        files.push((name.clone(), text));
     }
     if let Some(path) = &options.system {
         let text = read_text(path, INSTRUCTIONS_BYTES_MAX, "--system")?;

@@ -3,6 +3,7 @@
 
 mod crash;
 mod denials;
+mod fan_out;
 mod house;
 mod interrupts;
 mod limits;

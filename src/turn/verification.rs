@@ -8,9 +8,9 @@
 //! rule, or from the rules as they stand.
 
 use crate::call::checked::{CheckedCall, check};
-use crate::call::decided::question;
+use crate::call::decided::{question, suggested_rules};
 use crate::failure::Failure;
-use crate::permission::grant::{self, covers, suggest_prefix};
+use crate::permission::grant::{covers, suggest_prefix};
 use crate::permission::{Rule, Rules};
 use crate::provider::Finish;
 use crate::session::history::History;
@@ -169,19 +169,20 @@ fn assess<'r>(
     if assessment.moot.is_some() {
         return Ok(None);
     }
-    if pending.needs == Needs::Answer && !assessment.accesses.is_empty() {
-        return Err(misfit(pending, "it is no question"));
-    }
     if pending.needs == Needs::Nothing {
         // A carried patch is not shown, but what is shown behind it was made on top of it.
         overlay.extend(assessment.after);
         return Ok(None);
     }
+    if pending.needs != Needs::of(&assessment.preview) {
+        let what = if pending.needs == Needs::Answer { "it is no question" } else { "it is a question" };
+        return Err(misfit(pending, what));
+    }
     let shown = pending.preview.as_ref();
     if shown.is_none_or(|shown| !crate::call::settled::is_same_effect(shown, &assessment.preview)) {
         return Ok(None);
     }
-    if grant::suggest(&question(&call, &assessment), surroundings.workspace.root.path()) != pending.grant {
+    if suggested_rules(&call, &assessment, surroundings.workspace.root.path()) != pending.grant {
         return Err(misfit(pending, "its grant is not what the call would need"));
     }
     overlay.extend(assessment.after.clone());

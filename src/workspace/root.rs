@@ -151,9 +151,9 @@ impl Root {
         Ok(rustix::fs::unlinkat(&parent, name, AtFlags::REMOVEDIR)?)
     }
 
-    /// Makes the names in this folder durable.
+    /// Makes the names in this folder durable. A signal that interrupts it is no failure: it is done again.
     pub fn sync(&self) -> io::Result<()> {
-        Ok(rustix::fs::fsync(&self.fd)?)
+        Ok(rustix::io::retry_on_intr(|| rustix::fs::fsync(&self.fd))?)
     }
 
     /// Replaces a file as a whole, or makes it: after a crash it holds the old bytes or the new ones, never a mixture.
@@ -227,9 +227,10 @@ impl Root {
         };
         let mut folder = self.fd.try_clone()?;
         for name in before {
-            folder = rustix::fs::openat(&folder, *name, FOLDER_FLAGS | OFlags::NOFOLLOW, Mode::empty())?;
+            let open = || rustix::fs::openat(&folder, *name, FOLDER_FLAGS | OFlags::NOFOLLOW, Mode::empty());
+            folder = rustix::io::retry_on_intr(open)?;
         }
-        Ok(rustix::fs::openat(&folder, *last, flags | OFlags::NOFOLLOW, mode)?)
+        Ok(rustix::io::retry_on_intr(|| rustix::fs::openat(&folder, *last, flags | OFlags::NOFOLLOW, mode))?)
     }
 }
 

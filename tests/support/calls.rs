@@ -63,6 +63,11 @@ impl Reply {
         self.call("command", json!({"argv": mark(letter)}))
     }
 
+    /// A question to the person.
+    pub(crate) fn ask(self, question: &str, choices: &[&str]) -> Self {
+        self.call("ask_user", json!({"question": question, "choices": choices}))
+    }
+
     pub(crate) fn command(self, argv: &[&str]) -> Self {
         self.call("command", json!({"argv": argv}))
     }

@@ -16,6 +16,7 @@ use super::DEADLINE;
 use super::case::Case;
 use super::outcome::Ended;
 use super::redact::Redactor;
+use super::terminal::Terminal;
 
 /// How often a condition is looked at that nothing announces.
 const POLL: Duration = Duration::from_millis(5);
@@ -61,6 +62,7 @@ pub(crate) struct Invocation<'a> {
     stdout: Output,
     stderr: Output,
     deadline: Duration,
+    terminal: Option<Terminal>,
 }
 
 impl<'a> Invocation<'a> {
@@ -75,7 +77,16 @@ impl<'a> Invocation<'a> {
             stdout: Output::Captured,
             stderr: Output::Captured,
             deadline: DEADLINE,
+            terminal: None,
         }
+    }
+
+    /// With a terminal of its own as stdin and stderr, on which that was typed before it starts.
+    pub(crate) fn on_terminal(mut self, rows: u16, columns: u16, typed_ahead: &str) -> Self {
+        let terminal = Terminal::open(rows, columns);
+        terminal.type_keys(typed_ahead);
+        self.terminal = Some(terminal);
+        self
     }
 
     /// Another time limit than usual.
@@ -143,12 +154,22 @@ impl<'a> Invocation<'a> {
                 None => command.env_remove(key),
             };
         }
-        command.stdin(Stdio::piped()).stdout(self.stdout.stdio()).stderr(self.stderr.stdio()).process_group(0);
+        command.stdout(self.stdout.stdio());
+        match &self.terminal {
+            Some(terminal) => terminal.give_to(&mut command),
+            None => drop(command.stdin(Stdio::piped()).stderr(self.stderr.stdio()).process_group(0)),
+        }
         let name = Path::new(&self.program).file_name().unwrap_or_default();
         let words = std::iter::once(name).chain(self.arguments.iter().map(OsString::as_os_str));
         let shown = words.map(OsStr::to_string_lossy).collect::<Vec<_>>().join(" ");
         let child = command.spawn().unwrap_or_else(|error| panic!("{shown} cannot be started: {error}"));
+        // The other end is the child's alone from here on, so that its end ends the stream.
+        drop(command);
         let mut running = Running::new(child, shown, self.case, self.deadline);
+        if let Some(terminal) = self.terminal {
+            running.stderr = Captured::collect(Some(terminal.output()));
+            running.terminal = Some(terminal);
+        }
         if let Some(bytes) = self.stdin {
             running.feed(bytes);
         }
@@ -203,6 +224,7 @@ pub(crate) struct Running {
     command: String,
     redactor: Redactor,
     stdin: Option<ChildStdin>,
+    terminal: Option<Terminal>,
     stdout: Arc<Captured>,
     stderr: Arc<Captured>,
     ended: Receiver<ExitStatus>,
@@ -228,6 +250,7 @@ impl Running {
             command,
             redactor: case.redactor(),
             stdin,
+            terminal: None,
             stdout,
             stderr,
             ended,
@@ -248,6 +271,18 @@ impl Running {
     #[track_caller]
     pub(crate) fn write_stdin(&mut self, bytes: impl AsRef<[u8]>) {
         self.stdin.as_mut().expect("stdin is open").write_all(bytes.as_ref()).unwrap();
+    }
+
+    /// Types on the terminal that it was started on.
+    #[track_caller]
+    pub(crate) fn type_keys(&self, keys: &str) {
+        self.terminal.as_ref().expect("it has a terminal").type_keys(keys);
+    }
+
+    /// Whether the terminal echoes and gives whole lines, as it did at the start.
+    #[track_caller]
+    pub(crate) fn is_in_line_mode(&self) -> bool {
+        self.terminal.as_ref().expect("it has a terminal").is_in_line_mode()
     }
 
     pub(crate) fn close_stdin(&mut self) {
@@ -274,6 +309,15 @@ impl Running {
     #[track_caller]
     pub(crate) fn wait_stderr(&self, text: &str) {
         self.wait_stream(&self.stderr, "stderr", text);
+    }
+
+    /// Waits until stderr holds the text so many times.
+    #[track_caller]
+    pub(crate) fn wait_stderr_times(&self, text: &str, times: usize) {
+        let holds = |bytes: &[u8]| String::from_utf8_lossy(bytes).matches(text).count() >= times;
+        let (bytes, _) = self.stderr.wait(self.deadline, holds);
+        let shown = String::from_utf8_lossy(&bytes);
+        assert!(holds(&bytes), "{}: stderr never held {text:?} {times} times:\n{shown}", self.command);
     }
 
     /// Waits until stdout holds the text.

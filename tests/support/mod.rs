@@ -22,6 +22,7 @@ mod redact;
 mod reply;
 mod session_folder;
 mod snapshot;
+mod terminal;
 mod wire_anthropic;
 mod wire_openai;
 

@@ -22,9 +22,14 @@ use super::playback::{play, send_document};
 use super::recorded::RecordedRequest;
 use super::reply::Reply;
 
+/// What a model says to a request, whenever and however often it comes.
+pub(crate) type Responder = fn(&RecordedRequest) -> Reply;
+
 #[derive(Debug)]
 struct State {
     script: VecDeque<Reply>,
+    /// What answers in place of the script.
+    responder: Option<Responder>,
     scripted_calls: usize,
     requests: Vec<RecordedRequest>,
     violations: Vec<String>,
@@ -57,6 +62,7 @@ impl ModelServer {
         let address = listener.local_addr().expect("a bound listener has an address");
         let state = State {
             script: VecDeque::new(),
+            responder: None,
             scripted_calls: 0,
             requests: Vec::new(),
             violations: Vec::new(),
@@ -109,6 +115,12 @@ impl ModelServer {
             }
             state.script.push_back(reply);
         }
+    }
+
+    /// Answers each request by what it says instead of by a script: for tests that do not know which ones will come.
+    /// The calls of each reply are numbered from 1.
+    pub(crate) fn respond(&self, responder: Responder) {
+        self.state().responder = Some(responder);
     }
 
     /// Switches off the check that a request's messages begin with those of an earlier one.
@@ -266,6 +278,13 @@ fn judge(
     });
     let number = state.requests.len();
     shared.arrived.notify_all();
+    if let (Some(responder), Some(request)) = (state.responder, state.requests.last()) {
+        let mut reply = responder(request);
+        for (index, call) in reply.calls.iter_mut().enumerate() {
+            call.id.get_or_insert_with(|| format!("call_{}", index + 1));
+        }
+        state.script = VecDeque::from([reply]);
+    }
     let mut found = check_envelope(format, request, &body, state.key_required);
     match parsed {
         Ok(_) => found.extend(format.check(&body)),
@@ -297,6 +316,9 @@ fn judge(
         unused => {
             if let Some(reply) = unused {
                 state.script.push_front(reply);
+            }
+            if state.responder.is_some() {
+                state.script.clear();
             }
             state.violations.extend(found.iter().cloned());
             Err(found)

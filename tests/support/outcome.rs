@@ -53,6 +53,13 @@ impl Ended {
         ended.unwrap_or_else(|| panic!("{}: another exit code was expected\n{}", self.command, self.describe()))
     }
 
+    /// However it ended: with the code it ended with by itself, or `None` where a signal killed it.
+    pub(crate) fn any(self) -> (Option<i32>, Outcome) {
+        let code = self.status.code();
+        let shown = code.unwrap_or_else(|| 128 + self.status.signal().unwrap_or(0));
+        (code, Outcome { code: shown, ended: self })
+    }
+
     /// A signal killed it.
     #[track_caller]
     pub(crate) fn killed_by(self, signal: i32) -> Outcome {

@@ -147,7 +147,7 @@ fn brief(planned: &Planned<'_>) -> String {
         Next::RunUnlessRepeated { of, .. } => format!("run unless {of}"),
         Next::Carry { .. } => "carry".to_owned(),
         Next::Strand => "strand".to_owned(),
-        Next::WouldAsk { answer, grant } => {
+        Next::WouldAsk { answer, needs: _, grant } => {
             format!("{} with {} rules", answer.code, grant.as_ref().map_or(0, Vec::len))
         }
     }

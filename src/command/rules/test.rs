@@ -90,6 +90,12 @@ fn ensure_options_fit(arguments: &RulesTestArguments) -> Result<(), Failure> {
         return Err(Failure::usage(format!("one argument is expected, and behind it stands: {surplus}"))
             .hint("options of attini come before the kind"));
     }
+    if let (RuleKind::Command, [only]) = (arguments.kind, arguments.arguments.as_slice())
+        && only.contains(' ')
+    {
+        return Err(Failure::usage(format!("{only:?} is one word, so the name of a program with spaces in it"))
+            .hint("give the words of the command one by one: attini rules test command cargo test"));
+    }
     Ok(())
 }
 

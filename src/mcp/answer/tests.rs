@@ -20,6 +20,7 @@ fn end_in(scene: &Scene, with_session: bool, called: Called) -> CallEnd {
         files: &[],
         label: "call_1",
         interrupt: &scene.interrupt,
+        answer: None,
         live: &|_| {},
         approved_by_person: false,
         output_bytes: &AtomicU64::new(0),

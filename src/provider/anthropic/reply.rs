@@ -168,6 +168,10 @@ impl<'a> ReplySoFar<'a> {
                 for (key, value) in delta.as_object().into_iter().flatten() {
                     if let Some(piece) = value.as_str().filter(|_| key != "type") {
                         append(&mut block.fields, key, piece);
+                        // Whatever the service calls the delta: what the reply holds was told.
+                        if block.kind() == key {
+                            tell(block, piece, observe);
+                        }
                     }
                 }
             }

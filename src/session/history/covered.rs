@@ -198,13 +198,14 @@ fn add_entry(covered: &mut Covered, through: &mut (u64, u64), entry: &Entry) {
     match entry {
         Entry::User(user) => {
             *through = (user.turn, 0);
+            covered.totals.turns += 1;
             covered.turn = TurnSoFar::default();
             covered.user = Some(user.clone());
         }
         Entry::Notice(notice) => covered.delivered_tasks.extend(notice.task_id.clone()),
         Entry::Round(round) => {
             *through = (round.assistant.turn, round.assistant.round);
-            let Totals { replies, calls, usage, summaries: _ } = &mut covered.totals;
+            let Totals { turns: _, replies, calls, usage, summaries: _ } = &mut covered.totals;
             *replies += 1;
             *calls += round.calls.len() as u64;
             *usage += round.assistant.usage;

@@ -160,3 +160,11 @@ proptest! {
         prop_assert!(PendingFile::load(&session).is_err());
     }
 }
+
+#[test]
+fn a_file_of_an_earlier_day_loads() {
+    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("fixtures/pending/suspended.json");
+    let file = PendingFile::parse(&fs_err::read(path).unwrap()).unwrap();
+    assert_eq!(file.digest, PendingFile::digest_of(&file.calls));
+    assert_eq!(file.undecided().count(), 1);
+}

@@ -49,6 +49,7 @@ pub struct Covered {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Totals {
+    pub turns: u64,
     pub replies: u64,
     /// Calls, not operations.
     pub calls: u64,

@@ -82,6 +82,7 @@ impl Case {
             label: "call_1",
             interrupt: &self.interrupt,
             approved_by_person: false,
+            answer: None,
             live: &live,
             output_bytes: &self.output_bytes,
         })

@@ -26,7 +26,7 @@ pub(super) struct Arguments {
 pub(super) struct EditArguments {
     /// The file, relative to the workspace.
     pub(super) path: String,
-    /// With `after`: the text to replace, which must occur exactly once in the file.
+    /// With `after`: the text to replace.
     #[serde(default)]
     pub(super) before: Option<String>,
     /// With `before`: the text to put in its place.

@@ -68,6 +68,16 @@ fn mixed() -> PendingFile {
         call("c7#2", Needs::Approval, Some(Decision::Deny)),
         call("c7#3", Needs::Approval, None),
         call("c8", Needs::Approval, Some(Decision::Allow)),
+        call("d1#1", Needs::Approval, Some(Decision::Deny)),
+        call("d1#2", Needs::Approval, Some(Decision::Deny)),
+        call("d2#1", Needs::Approval, Some(Decision::Approve)),
+        call("d2#2", Needs::Approval, Some(Decision::Deny)),
+        call("d3#1", Needs::Nothing, None),
+        call("d3#2", Needs::Approval, Some(Decision::Deny)),
+        call("d4#1", Needs::Nothing, None),
+        call("d4#2", Needs::Nothing, None),
+        call("d5#1", Needs::Approval, Some(Decision::Stale)),
+        call("d5#2", Needs::Approval, Some(Decision::Stale)),
     ])
 }
 
@@ -87,6 +97,10 @@ fn ids_select_what_is_undecided() {
         (&["c4"], Verdict::Approve, &[3]),
         (&["c8"], Verdict::Approve, &[9]),
         (&["c5"], deny(), &[4]),
+        (&["d1"], deny(), &[10, 11]),
+        (&["d2"], Verdict::Approve, &[12]),
+        (&["d2"], deny(), &[13]),
+        (&["d3"], deny(), &[15]),
     ] {
         let ids: Vec<String> = ids.iter().map(|&id| id.to_owned()).collect();
         assert_eq!(select(&mixed(), &ids, &verdict).unwrap(), expected, "{ids:?} {verdict:?}");
@@ -108,6 +122,11 @@ fn what_does_not_fit_has_its_status() {
         ("c7#2", Verdict::Approve, Status::Conflict, "c7#2 is denied already"),
         ("c6", Verdict::Approve, Status::Conflict, "c6 is void"),
         ("c6", deny(), Status::Conflict, "c6 is void"),
+        // A whole call of which every operation was decided, and none so.
+        ("d1", Verdict::Approve, Status::Conflict, "d1#1 is denied already"),
+        ("d3", Verdict::Approve, Status::Conflict, "d3#2 is denied already"),
+        ("d4", Verdict::Approve, Status::Usage, "d4#1 is carried"),
+        ("d5", deny(), Status::Conflict, "d5#1 is void"),
     ] {
         let failure = select(&mixed(), &[id.to_owned()], &verdict).unwrap_err();
         assert_eq!(failure.status, status, "{id}");

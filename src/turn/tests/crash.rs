@@ -7,12 +7,14 @@ use proptest::prelude::*;
 use proptest::sample::Index;
 
 use super::house::{Disk, House, Plot, call, of_calls};
+use crate::call::fanned::{self, Part};
 use crate::config::Run;
 use crate::session::check::check_session;
-use crate::session::history::{CallProgress, History, Standing};
+use crate::session::history::{CallProgress, History, OperationProgress, Standing};
 use crate::session::pending::{Needs, PendingFile};
 use crate::session::record::{
-    Decision, OnAsk, OperationId, Record, ResultStatus, Scope, ToolCall, TrailingReads, TurnStatus,
+    DecidedBy, Decision, OnAsk, OnError, OperationId, Record, ResultStatus, Scope, ToolCall, ToolResultRecord,
+    TrailingReads, TurnStatus,
 };
 use crate::tool::patch::recover::Recovery;
 use crate::turn::decisions::is_answered;
@@ -55,6 +57,13 @@ fn arguments() -> impl Strategy<Value = &'static str> {
         1 => Just(r#"{"do":"dance"}"#),
         1 => Just("{\"do\":"),
         1 => Just(""),
+        1 => Just(r#"{"ops":[{"do":"ok"}]}"#),
+        3 => Just(r#"{"ops":[{"do":"ok"},{"do":"ok","n":1}]}"#),
+        2 => Just(r#"{"ops":[{"do":"ok"},{"do":"fail"},{"do":"ok"},{"do":"long"}]}"#),
+        2 => Just(r#"{"ops":[{"do":"panic"},{"do":"ok","n":"2"},"{\"do\":\"ok\"}"]}"#),
+        2 => Just(r#"{"ops":[{"do":"ok"},{"do":"dance"},{"do":"refuse"},{"do":"ok"}]}"#),
+        1 => Just(r#"{"ops":[{"do":"ok"},7]}"#),
+        1 => Just(r#"{"ops":[]}"#),
     ]
 }
 
@@ -72,12 +81,16 @@ fn plot() -> impl Strategy<Value = Plot> {
     let rule = prop_oneof![3 => Just(None), 2 => Just(Some(true)), 1 => Just(Some(false))];
     let run = prop_oneof![4 => Just(None), 1 => Just(Some(Run::Ask)), 1 => Just(Some(Run::Allow)), 1 => Just(Some(Run::Deny))];
     let tools = prop::collection::vec((rule, run, prop_oneof![4 => Just(None), 1 => any::<bool>().prop_map(Some)]), 5);
+    let fan_out = prop::option::weighted(0.6, (prop::option::of(1_u64..4), any::<bool>()));
+    let fan_out = prop::collection::vec(fan_out, 5);
     let on_ask = prop_oneof![6 => Just(OnAsk::Suspend), 1 => Just(OnAsk::Deny), 1 => Just(OnAsk::Fail)];
     let limits = (1_u64..8, 2_u64..20, prop_oneof![1 => Just(false), 3 => Just(true)]);
     // Past the first summary is due after about every round, past the last after some.
     let compact = prop_oneof![2 => Just(0_u64), 1 => Just(1_u64), 1 => 150_u64..400];
-    (replies, tools, any::<bool>(), on_ask, 1_u64..5, limits, compact).prop_map(
-        |(replies, tools, strand, on_ask, concurrency, (calls_per_reply, max_tool_calls, unlimited), compact)| {
+    let limits = (limits, compact);
+    (replies, tools, fan_out, any::<bool>(), on_ask, 1_u64..5, limits).prop_map(
+        |(replies, tools, fan_out, strand, on_ask, concurrency, (limits, compact))| {
+            let (calls_per_reply, max_tool_calls, unlimited) = limits;
             let mut plot = Plot::new(&[]).with(|settings| {
                 settings.trailing_reads = if strand { TrailingReads::Strand } else { TrailingReads::Carry };
                 settings.on_ask = on_ask;
@@ -93,6 +106,12 @@ fn plot() -> impl Strategy<Value = Plot> {
                 plot = plot.configured(name, run, concurrent);
                 if let Some(allow) = rule {
                     plot = plot.rule(name, allow);
+                }
+            }
+            for (name, fan_out) in TOOLS.into_iter().zip(fan_out) {
+                if let Some((concurrency, stops)) = fan_out {
+                    let on_error = if stops { OnError::Stop } else { OnError::Continue };
+                    plot = plot.fanned(name, concurrency, on_error);
                 }
             }
             plot
@@ -132,8 +151,10 @@ fn step(house: &House, one: Move, crash: Option<&Crash>) {
     let before = house.disk();
     let known = whole_records(&before);
     let pending = in_force(house, one, &before);
+    let ran = (house.effects().len(), house.reads().len());
     play(house, one);
     ensure_sound(house, &before);
+    ensure_nothing_recorded_ran_again(house, &known, ran);
     ensure_approvals_count(house, &pending);
     let Some(crash) = crash else { return };
     let after = house.disk();
@@ -157,15 +178,15 @@ fn ensure_approvals_count(house: &House, in_force: &InForce) {
     let file: PendingFile = serde_json::from_slice(bytes).unwrap();
     let history = house.history();
     for call in file.calls.iter().filter(|call| call.decision == Some(Decision::Approve)) {
-        let Some(result) = &history.call(&call.id).unwrap().1.result else { continue };
+        let id = call.operation_id();
+        let Some(result) = result_of(&history, &id) else { continue };
         // A new prompt that was killed may have dropped this one, and not yet the others.
-        if in_force.answered.contains(&call.id) {
+        if in_force.answered.contains(&id.to_string()) {
             continue;
         }
         assert!(
-            result.status != ResultStatus::Cancelled || result.code.as_deref() == Some("would_ask"),
-            "{} was approved: {:#?}",
-            call.id,
+            result.0 != ResultStatus::Cancelled || result.1.as_deref() == Some("would_ask"),
+            "{id} was approved: {:#?}",
             house.record_lines()
         );
     }
@@ -177,7 +198,7 @@ fn play(house: &House, one: Move) {
         .iter()
         .filter(|file| !is_answered(file, &house.history()))
         .flat_map(PendingFile::undecided)
-        .map(|call| call.id.clone())
+        .map(|call| call.operation_id().to_string())
         .collect();
     let (first, last) = (open.first().map(String::as_str), open.last().map(String::as_str));
     match (one, first, last) {
@@ -199,7 +220,7 @@ struct InForce {
     dropped: bool,
     /// How many records there were.
     records: usize,
-    /// The calls that had their result.
+    /// The operations that had their result.
     answered: Vec<String>,
 }
 
@@ -207,6 +228,7 @@ fn in_force(house: &House, one: Move, before: &Disk) -> InForce {
     let records = whole_records(before);
     let result = |record: &Record| match record {
         Record::ToolResult(result) => Some(result.call_id.clone()),
+        Record::OperationResult(result) => Some(format!("{}#{}", result.call_id, result.operation)),
         _ => None,
     };
     let answered = records.iter().filter_map(result).collect();
@@ -258,12 +280,37 @@ fn pending_at(before: &InForce, after: &Disk, kept: usize, late: bool) -> Option
 /// An effect whose start is not on disk has not happened; one that was started and not recorded may have.
 fn forget_effects(house: &House, late: bool) {
     let history = house.history();
-    let happened = |id: &String| {
-        let (_, progress) = history.call(id)?;
-        Some(progress.is_started() && (late || !progress.is_open()))
+    let happened = |label: &String| {
+        let id = operation_of(label);
+        history.operation(&id).is_some_and(|one| one.start.is_some() && (late || result_of(&history, &id).is_some()))
     };
-    house.ran.effects.lock().unwrap().retain(|id| happened(id) == Some(true));
-    house.ran.reads.lock().unwrap().retain(|id| history.has_call(id));
+    house.ran.effects.lock().unwrap().retain(happened);
+    house.ran.reads.lock().unwrap().retain(|label| history.has_call(&operation_of(label).call_id));
+}
+
+/// The operation that a fake noted down under the name of its files.
+fn operation_of(label: &str) -> OperationId {
+    OperationId::parse(&label.replace('.', "#"))
+}
+
+/// Status and code of an operation's own result.
+fn result_of(history: &History, id: &OperationId) -> Option<(ResultStatus, Option<String>)> {
+    if id.operation.is_none() {
+        return history.call(&id.call_id)?.1.result.as_ref().map(|result| (result.status, result.code.clone()));
+    }
+    history.operation(id)?.result.as_ref().map(|result| (result.status, result.code.clone()))
+}
+
+/// What has its result is done, whatever died behind it.
+fn ensure_nothing_recorded_ran_again(house: &House, known: &[Record], (effects, reads): (usize, usize)) {
+    let mut history = History::default();
+    for record in known {
+        history.apply(record).unwrap();
+    }
+    for label in house.effects().iter().skip(effects).chain(house.reads().iter().skip(reads)) {
+        let result = result_of(&history, &operation_of(label));
+        assert!(result.is_none(), "{label} ran again: {:#?}", house.record_lines());
+    }
 }
 
 fn lines(disk: &Disk) -> Vec<Vec<u8>> {
@@ -277,19 +324,36 @@ fn whole_records(disk: &Disk) -> Vec<Record> {
 
 /// A repair answers exactly what is open, in order, and a second one finds nothing to do.
 fn repairs_once(history: &History) {
-    let open: Vec<String> = history.open_calls().map(|(call, _)| call.id.clone()).collect();
+    let open: Vec<(String, ResultStatus)> = history.open_calls().flat_map(expected_repairs).collect();
     let repair = |history: &History| repair_orphaned_tool_calls(history, |_| false, |_| false, |_| Recovery::AllBefore);
     let settlements = repair(history);
-    assert_eq!(settlements.iter().map(|one| one.id.to_string()).collect::<Vec<_>>(), open);
-    for (settlement, (_, progress)) in settlements.iter().zip(history.open_calls()) {
-        let expected = if progress.is_started() { ResultStatus::Unknown } else { ResultStatus::Cancelled };
-        assert_eq!(settlement.status, expected);
-    }
-    let kept = |id: &OperationId| open.first().is_some_and(|first| *id == OperationId::whole(first));
+    assert_eq!(settlements.iter().map(|one| (one.id.to_string(), one.status)).collect::<Vec<_>>(), open);
+    let kept = |id: &OperationId| open.first().is_some_and(|(first, _)| id.to_string() == *first);
     assert_eq!(
         repair_orphaned_tool_calls(history, kept, |_| false, |_| Recovery::AllBefore).len(),
         open.len().saturating_sub(1)
     );
+}
+
+/// The results that a repair gives an open call: one for each of its operations without one, where there are several
+/// and anything is recorded of them, else one for the call.
+fn expected_repairs((call, progress): (&ToolCall, &CallProgress)) -> Vec<(String, ResultStatus)> {
+    let status = |operation: Option<&OperationProgress>| {
+        let started = operation.is_some_and(|operation| operation.start.is_some());
+        if started { ResultStatus::Unknown } else { ResultStatus::Cancelled }
+    };
+    if !progress.operations.keys().any(Option::is_some) {
+        return vec![(call.id.clone(), status(progress.operations.get(&None)))];
+    }
+    let open = (1..=operations_in(call)).map(|number| (number, progress.operations.get(&Some(number))));
+    open.filter(|(_, operation)| operation.is_none_or(|operation| operation.result.is_none()))
+        .map(|(number, operation)| (format!("{}#{number}", call.id), status(operation)))
+        .collect()
+}
+
+fn operations_in(call: &ToolCall) -> u32 {
+    let arguments: serde_json::Value = serde_json::from_str(&call.arguments).unwrap();
+    u32::try_from(arguments["ops"].as_array().unwrap().len()).unwrap()
 }
 
 /// Goes on, yes to everything, until the last turn has its answer.
@@ -327,6 +391,9 @@ fn ensure_sound(house: &House, before: &Disk) {
     let place: HashMap<&str, usize> =
         calls.iter().enumerate().map(|(index, (call, _))| (call.id.as_str(), index)).collect();
     ensure_effects_fit(house, &calls, &place);
+    for (call, progress) in &calls {
+        ensure_folded(call, progress);
+    }
     ensure_nothing_ran_behind_what_asks(house, &place);
     ensure_results_in_order(house, before, &place);
 }
@@ -348,30 +415,72 @@ fn ensure_loaded_alike(loaded: &History, whole: &History) {
 fn ensure_effects_fit(house: &House, calls: &[(&ToolCall, &CallProgress)], place: &HashMap<&str, usize>) {
     let effects = house.effects();
     let serial = SIDE_EFFECTS.iter().all(|name| house.plot.config.tools[*name].concurrent != Some(true));
-    let places: Vec<usize> = effects.iter().map(|id| place[id.as_str()]).collect();
+    let places: Vec<usize> = effects.iter().map(|label| place[operation_of(label).call_id.as_str()]).collect();
     if serial {
         assert!(places.is_sorted(), "side effects out of order: {effects:?}");
     }
+    for label in &effects {
+        let count = effects.iter().filter(|other| *other == label).count();
+        assert!(count <= 1, "{label} happened {count} times");
+    }
     for (call, progress) in calls {
-        let count = effects.iter().filter(|id| **id == call.id).count();
-        assert!(count <= 1, "{} happened {count} times", call.id);
-        let Some(result) = &progress.result else { continue };
-        let ran_by_code = matches!(result.code.as_deref(), Some("failed" | "panic"));
-        if !SIDE_EFFECTS.contains(&call.name.as_str()) {
-            assert_eq!(count, 0);
-        } else if result.status == ResultStatus::Ok || ran_by_code {
-            assert_eq!(count, 1, "{}: {result:?}", call.id);
-        } else if result.status == ResultStatus::Unknown {
-            assert!(progress.is_started(), "{}: {result:?}", call.id);
-        } else {
-            assert_eq!(count, 0, "{}: {result:?}", call.id);
+        let several = progress.operations.keys().any(Option::is_some);
+        if !several && let Some(ToolResultRecord { status, code, .. }) = &progress.result {
+            let operation = progress.operations.get(&None);
+            ensure_effect_fits(&effects, call, &OperationId::whole(&call.id), operation, (*status, code.as_deref()));
         }
-        let said_no = progress.operations.values().filter_map(|operation| operation.decision.as_ref());
-        let said_no = said_no.filter(|decision| decision.auto_decided_by.scope == Scope::Person);
-        if said_no.clone().any(|decision| decision.decision == Decision::Deny) {
-            assert_eq!(result.status, ResultStatus::Denied);
-            assert_eq!(count, 0);
+        for (number, operation) in progress.operations.iter().filter(|_| several) {
+            let Some(result) = &operation.result else { continue };
+            let id = OperationId { call_id: call.id.clone(), operation: *number };
+            ensure_effect_fits(&effects, call, &id, Some(operation), (result.status, result.code.as_deref()));
         }
+    }
+}
+
+fn ensure_effect_fits(
+    effects: &[String],
+    call: &ToolCall,
+    id: &OperationId,
+    operation: Option<&OperationProgress>,
+    (status, code): (ResultStatus, Option<&str>),
+) {
+    let count = effects.iter().filter(|label| **label == id.file_name()).count();
+    let ran_by_code = matches!(code, Some("failed" | "panic"));
+    if !SIDE_EFFECTS.contains(&call.name.as_str()) {
+        assert_eq!(count, 0);
+    } else if status == ResultStatus::Ok || ran_by_code {
+        assert_eq!(count, 1, "{id}: {status:?} {code:?}");
+    } else if status == ResultStatus::Unknown {
+        assert!(operation.is_some_and(|operation| operation.start.is_some()), "{id}: {code:?}");
+    } else {
+        assert_eq!(count, 0, "{id}: {status:?} {code:?}");
+    }
+    let decision = operation.and_then(|operation| operation.decision.as_ref());
+    let said_no = decision.filter(|decision| decision.auto_decided_by.scope == Scope::Person);
+    if said_no.is_some_and(|decision| decision.decision == Decision::Deny) {
+        assert_eq!(status, ResultStatus::Denied);
+        assert_eq!(count, 0);
+    }
+}
+
+/// The result of a call of several operations is made of theirs, whether they were recorded in one go or across kills.
+fn ensure_folded(call: &ToolCall, progress: &CallProgress) {
+    let Some(whole) = progress.result.as_ref().filter(|_| progress.operations.keys().any(Option::is_some)) else {
+        return;
+    };
+    let results: Vec<_> = progress.operations.values().filter_map(|operation| operation.result.as_ref()).collect();
+    assert_eq!(results.len(), operations_in(call) as usize, "{} has a result before all of its operations", call.id);
+    let parts = results.iter().map(|result| Part {
+        status: result.status,
+        content: &result.content,
+        stopped_by: result.stopped_by,
+    });
+    let (status, content) = fanned::fold(&parts.collect::<Vec<_>>());
+    assert_eq!((whole.status, whole.output_file.is_some() || whole.content == content), (status, true), "{}", call.id);
+    for result in results.iter().filter(|result| result.status == ResultStatus::NotRun) {
+        let by = result.stopped_by.unwrap();
+        let failed = results.iter().find(|other| other.operation == by).unwrap();
+        assert!(by < result.operation && fanned::is_failure(failed.status), "{}#{}", call.id, result.operation);
     }
 }
 
@@ -380,22 +489,31 @@ fn ensure_nothing_ran_behind_what_asks(house: &House, place: &HashMap<&str, usiz
     let parked = file.calls.iter().filter(|call| call.needs == Needs::Approval && call.is_undecided());
     let Some(first) = parked.map(|call| place[call.id.as_str()]).min() else { return };
     for id in house.effects().iter().chain(&house.reads()) {
-        assert!(place[id.as_str()] < first, "{id} ran behind a call that asks: {:#?}", house.record_lines());
+        assert!(
+            place[operation_of(id).call_id.as_str()] < first,
+            "{id} ran behind a call that asks: {:#?}",
+            house.record_lines()
+        );
     }
 }
 
 /// In one invocation results are recorded in the order of the calls, but for what a repair adds behind strand mode.
 fn ensure_results_in_order(house: &House, before: &Disk, place: &HashMap<&str, usize>) {
     let new = whole_records(&house.disk()).split_off(whole_records(before).len());
-    let repaired = |by: Option<Scope>| by == Some(Scope::Repair);
+    let repaired = |by: Option<&DecidedBy>| by.is_some_and(|by| by.scope == Scope::Repair);
+    let is_repair_of = |record: &Record, call_id: &str| match record {
+        Record::ToolResult(result) => result.call_id == call_id && repaired(result.auto_decided_by.as_ref()),
+        Record::OperationResult(result) => result.call_id == call_id && repaired(result.auto_decided_by.as_ref()),
+        _ => false,
+    };
     let places: Vec<usize> = new
         .iter()
         .filter_map(|record| match record {
-            Record::ToolResult(result) if !repaired(result.auto_decided_by.as_ref().map(|by| by.scope)) => {
-                Some(place[result.call_id.as_str()])
-            }
+            Record::ToolResult(result) => Some(result.call_id.as_str()),
             _ => None,
         })
+        .filter(|call_id| !new.iter().any(|record| is_repair_of(record, call_id)))
+        .map(|call_id| place[call_id])
         .collect();
     assert!(places.is_sorted(), "results out of order: {:#?}", house.record_lines());
 }

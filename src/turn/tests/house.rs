@@ -20,7 +20,7 @@ use crate::session::folder::SessionFolder;
 use crate::session::history::{History, Standing};
 use crate::session::log::{self, Log};
 use crate::session::pending::{self, PendingFile};
-use crate::session::record::{FORMAT, Record, Scope, SessionRecord, ToolCall, TurnSettings, Usage};
+use crate::session::record::{FORMAT, FanOut, OnError, Record, Scope, SessionRecord, ToolCall, TurnSettings, Usage};
 use crate::tool::fake::{Fake, Ran};
 use crate::tool::patch::Patch;
 use crate::tool::registry::Registry;
@@ -74,6 +74,14 @@ impl Plot {
     #[must_use]
     pub(super) fn configured(mut self, tool: &str, run: Option<Run>, concurrent: Option<bool>) -> Self {
         self.config.tools.insert(tool.to_owned(), ToolConfig { run, concurrent, ..ToolConfig::default() });
+        self
+    }
+
+    /// Calls of that tool carry several operations.
+    #[must_use]
+    pub(super) fn fanned(mut self, tool: &str, concurrency: Option<u64>, on_error: OnError) -> Self {
+        let fan_out = FanOut { concurrency, on_error, ..FanOut::default() };
+        self.settings.fan_out.insert(tool.to_owned(), fan_out);
         self
     }
 
@@ -235,7 +243,7 @@ impl House {
                 };
                 let records = [Record::Session(session), user_record(1, text, &settings)];
                 let log = Log::create(&self.session, &records).unwrap();
-                return run(self.turn(log, settings, hall), None);
+                return run(self.turn(log, settings, hall), None, |_| {});
             };
             complete_finished(&mut log).unwrap();
             let user = user_record(log.history().turn() + 1, text, &settings);
@@ -246,7 +254,7 @@ impl House {
             }
             turn.log.append(&user).unwrap();
             turn.elapsed_before_ms = 0;
-            run(turn, None)
+            run(turn, None, |_| {})
         })
     }
 
@@ -272,7 +280,7 @@ impl House {
                 Some(file) => self.ensure_verified(&turn, file),
                 None => turn.repair(|_| false).unwrap(),
             }
-            Some(run(turn, pending.as_ref()))
+            Some(run(turn, pending.as_ref(), |_| {}))
         })
     }
 
@@ -288,7 +296,7 @@ impl House {
             let selected = select(&file, &ids, verdict).unwrap();
             decide(&mut file, &selected, verdict);
             file.store(&self.session).unwrap();
-            file.undecided().next().is_none().then(|| run(turn, Some(&file)))
+            file.undecided().next().is_none().then(|| run(turn, Some(&file), |_| {}))
         })
     }
 
@@ -439,7 +447,10 @@ impl Watcher {
         let on_disk = match event["type"].as_str() {
             Some("tool_result") => fs_err::read_to_string(&self.log).unwrap().lines().any(|line| {
                 let record: Value = serde_json::from_str(line).unwrap();
-                record["type"] == "tool_result" && record["call_id"] == event["call_id"]
+                let kind = if event["operation"].is_null() { "tool_result" } else { "operation_result" };
+                record["type"] == kind
+                    && record["call_id"] == event["call_id"]
+                    && record["operation"] == event["operation"]
             }),
             Some("awaiting") => {
                 let file: Value = serde_json::from_slice(&fs_err::read(&self.pending).unwrap()).unwrap();
@@ -472,10 +483,12 @@ impl Write for Watcher {
 fn brief(record: &Value) -> String {
     let kind = record["type"].as_str().unwrap();
     let word = |field: &str| record[field].as_str().map(|text| format!(" {text}")).unwrap_or_default();
+    let operation = record["operation"].as_u64().map(|number| format!("#{number}")).unwrap_or_default();
+    let id = format!("{}{operation}", word("call_id"));
     match kind {
-        "decision" => format!("{kind}{}{}", word("call_id"), word("decision")),
-        "tool_start" => format!("{kind}{}", word("call_id")),
-        "tool_result" => format!("{kind}{}{}{}", word("call_id"), word("status"), word("code")),
+        "decision" => format!("{kind}{id}{}", word("decision")),
+        "tool_start" => format!("{kind}{id}"),
+        "tool_result" | "operation_result" => format!("{kind}{id}{}{}", word("status"), word("code")),
         "turn_end" => format!("{kind}{}{}", word("status"), word("limit")),
         _ => kind.to_owned(),
     }

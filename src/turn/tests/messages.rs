@@ -42,6 +42,7 @@ fn result(id: &str) -> Record {
         auto_decided_by: None,
         duration_ms: 0,
         output_file: None,
+        title: None,
         fetched: Vec::new(),
     })
 }

@@ -16,7 +16,7 @@ fn nothing_runs_and_nothing_is_told_once_the_log_cannot_be_written() {
     house.events.lock().unwrap().clear();
     house.with_turn(|mut turn| {
         turn.log.make_unwritable(&house.session);
-        let result = run(turn, Some(&file));
+        let result = run(turn, Some(&file), |_| {});
         assert_eq!((result.exit_code, result.status), (15, "persistence_error"));
     });
     assert!(house.effects().is_empty());
@@ -39,7 +39,7 @@ fn a_reply_that_cannot_be_recorded_is_not_told_of() {
         turn.log.append(&user).unwrap();
         turn.log.barrier().unwrap();
         turn.log.make_unwritable(&house.session);
-        let result = run(turn, None);
+        let result = run(turn, None, |_| {});
         assert_eq!(result.exit_code, 15);
         assert_eq!((result.text.as_deref(), result.rounds), (Some(""), Some(0)));
     });

@@ -73,6 +73,7 @@ impl<'a> Case<'a> {
             label: "call_1",
             interrupt: &self.interrupt,
             approved_by_person: self.approved,
+            answer: None,
             live: &|_| {},
             output_bytes: &std::sync::atomic::AtomicU64::new(0),
         })

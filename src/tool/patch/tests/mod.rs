@@ -92,6 +92,7 @@ impl Case {
             label: "call_1",
             interrupt: &Interrupt::default(),
             approved_by_person: false,
+            answer: None,
             live: &|_| {},
             output_bytes: &std::sync::atomic::AtomicU64::new(0),
         })

@@ -193,7 +193,7 @@ fn a_question_on_the_side_offers_the_tools_and_forbids_them() {
     assert_eq!(request.body["tool_choice"], json!({"type": "none"}));
     assert_eq!(request.tool_names(), ["read", "list"]);
     conversation.switch("other", Api::OpenAi);
-    conversation.server.script([reply().text("The same.")]);
+    conversation.server.script([reply().text("The same.").on_the_side()]);
     assert_eq!(conversation.try_ask(true).0.unwrap().text, "The same.");
     assert_eq!(conversation.server.last_request().body["tool_choice"], "none");
     conversation.server.finish();

@@ -100,7 +100,7 @@ fn an_answer_that_does_not_fit_goes_back_twice() {
             assert!(request.system().contains("valid under this JSON Schema"));
         }
         assert!(requests[1].last_user_text().unwrap().contains("not JSON"));
-        assert!(requests[2].last_user_text().unwrap().contains("n"));
+        assert!(requests[2].last_user_text().unwrap().contains("integer"));
 
         case.server().script([reply().text("a"), reply().text("b"), reply().text("c")]);
         let outcome = case.run(["--output", "json", "tell", "again", "--output-schema", "schema.json"]).exit(13).json();

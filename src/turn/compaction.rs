@@ -21,6 +21,8 @@ const SUMMARY_BYTES_MAX: usize = 256 * 1024;
 pub const BYTES_PER_TOKEN: u64 = 4;
 /// What stays as it is of a conversation that grew too long: this part of what it may be, of the most recent rounds.
 const KEPT_PART: u64 = 4;
+/// What a person who asks for a summary is left with of it, however much the model takes.
+const KEPT_TOKENS_MAX: u64 = 16 * 1024;
 /// What is sent at most where the history goes as text.
 const TRANSCRIPT_BYTES_MAX: u64 = 2 * 1024 * 1024;
 /// What is sent at least, however small the model.
@@ -91,7 +93,8 @@ impl Turn<'_> {
     /// Summarises older rounds, however long the conversation is.
     pub fn compact_now(&mut self) -> anyhow::Result<Result<Compacted, NotCompacted>> {
         let tokens = self.prompt_tokens();
-        let kept = entries_tokens(self.history().entries()) / KEPT_PART;
+        let long = entries_tokens(self.history().entries()).min(self.compact_at_tokens().unwrap_or(u64::MAX));
+        let kept = (long / KEPT_PART).min(KEPT_TOKENS_MAX);
         match choose_border(self.history(), kept) {
             Some(count) => self.compact(count, tokens, false),
             None => Ok(Err(NotCompacted::Nothing)),
@@ -245,8 +248,15 @@ fn choose_border(history: &History, kept_tokens: u64) -> Option<usize> {
     let end = history.entries().len() - uncoverable(history);
     let mut borders = history.borders();
     borders.retain(|count| *count <= end);
-    let fits = |count: &&usize| entries_tokens(&history.entries()[**count..]) <= kept_tokens;
-    borders.iter().find(fits).or(borders.last()).copied()
+    // From behind, so that each entry is counted once.
+    let (mut kept_bytes, mut counted) = (0, history.entries().len());
+    let fits = |count: &usize| {
+        kept_bytes += history.entries()[*count..counted].iter().map(entry_bytes).sum::<usize>();
+        counted = *count;
+        kept_bytes as u64 / BYTES_PER_TOKEN <= kept_tokens
+    };
+    let smallest = borders.iter().rev().copied().take_while(fits).last();
+    smallest.or(borders.last().copied())
 }
 
 /// How many of the last entries stay in any case: a prompt without a reply, and answers that are to be continued or

@@ -57,6 +57,7 @@ pub(crate) enum Body {
 
 /// One reply of a script.
 #[derive(Debug, Clone)]
+#[expect(clippy::struct_excessive_bools, reason = "a script switches each by itself")]
 #[must_use]
 pub(crate) struct Reply {
     pub(crate) text: String,

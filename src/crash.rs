@@ -28,7 +28,8 @@ pub fn install_hook() {
 }
 
 fn describe(panic: &PanicHookInfo<'_>) -> String {
-    let message: String = message_of(panic.payload()).chars().take(MESSAGE_CHARACTERS_MAX).collect();
+    let message: String =
+        crate::mask::apply(message_of(panic.payload())).chars().take(MESSAGE_CHARACTERS_MAX).collect();
     match panic.location() {
         Some(place) => format!("{message} (at {}:{})", place.file(), place.line()),
         None => message,

@@ -92,6 +92,7 @@ impl Conversation {
                 name: call.name.clone(),
                 content: format!("result of {}", call.id),
                 is_error: call.name != "read",
+                images: Vec::new(),
             })
             .collect();
         if !results.is_empty() {

@@ -1,7 +1,7 @@
 //! The line `next: ...` at the end of a failed result: what to do about it, from a fixed table by code.
 
 /// For every code that a failed result can have.
-const ADVICE: [(&str, &str); 38] = [
+const ADVICE: [(&str, &str); 41] = [
     ("cancelled", "call it again if it is still needed"),
     ("denied", "do not repeat the call; take another way, or say what you would need it for"),
     ("earlier_call_denied", "think again in the light of the denial; call it again only if it still makes sense"),
@@ -14,9 +14,10 @@ const ADVICE: [(&str, &str); 38] = [
     ("io_error", "look at the path with `list`; repeat it only if the cause is gone"),
     ("is_a_folder", "name a file"),
     ("limit", "go on with fewer calls in one reply"),
+    ("link_loop", "name the file itself, or mend the links"),
     ("no_change", "check that the change is not there already"),
     ("not_a_file", "use `list` for a folder"),
-    ("not_a_folder", "use `read` for a file"),
+    ("not_a_folder", "mend the path; a file holds no others"),
     ("not_found", "check the path with `list` or `search`"),
     ("not_run", "mend what failed before it, then call it again"),
     ("outside_reach", "use a path inside the workspace"),
@@ -24,13 +25,15 @@ const ADVICE: [(&str, &str); 38] = [
     ("patch_mismatch", "`read` the lines again and give `before` exactly as they are"),
     ("schema_returned", "call it again with arguments that fit the schema"),
     ("signal", "read what it put out before you run it again"),
-    ("spawn_failed", "check that the program exists and is spelt right"),
+    ("spawn_failed", "nothing was run; mend the command and call again"),
     ("stale", "`read` the present state, then decide again"),
     ("status_lost", "look at what it left behind before you repeat it"),
     ("timeout", "run something narrower"),
     ("too_large", "take a smaller part"),
+    ("turn_limit", "make no more calls; end the turn with what is done and what is left to do"),
     ("truncated_reply", "send a shorter reply, with fewer or smaller calls"),
     ("unknown_outcome", "look at what it left behind before you repeat it"),
+    ("wrong_encoding", "convert the file with a command first, or give its whole `content`"),
     ("unknown_tool", "call one of the tools that exist"),
     ("would_ask", "nobody can be asked now; go on without what asks, or say what you would need it for"),
     ("http_status", "check the address, or take another source"),
@@ -69,7 +72,13 @@ mod tests {
                 && !["hints.rs", "fake.rs"].iter().any(|own| path.ends_with(own))
             {
                 let text = fs_err::read_to_string(&path).unwrap();
-                for maker in ["Refusal::new(", "Outcome::error(", "ResultStatus::Error,", "ResultStatus::Cancelled,"] {
+                for maker in [
+                    "Refusal::new(",
+                    "Outcome::error(",
+                    "ResultStatus::Error,",
+                    "ResultStatus::Cancelled,",
+                    "CallLimit::Turn => (",
+                ] {
                     for (position, _) in text.match_indices(maker) {
                         let behind = text[position + maker.len()..].trim_start();
                         let literal = behind.strip_prefix('"').and_then(|literal| literal.split('"').next());

@@ -16,7 +16,7 @@ use super::settled::{self, Decisions, Settled};
 use crate::permission::{Rule, Rules};
 use crate::session::pending::{Needs, PendingCall};
 use crate::session::record::{Attachment, DecidedBy, Decision, OnAsk, OperationId, ResultStatus, Scope, TrailingReads};
-use crate::tool::{Assessment, Effect, Overlay, Refusal};
+use crate::tool::{Assessment, Effect, Moot, Overlay, Refusal};
 use crate::workspace::World;
 
 /// An operation without a result.
@@ -29,6 +29,14 @@ pub struct OpenOperation<'a> {
     pub index: u64,
     /// A failure before it in its call keeps it from running.
     pub stops: bool,
+}
+
+/// Which limit the calls of a reply meet.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CallLimit {
+    Reply,
+    /// Smaller replies are of no use then.
+    Turn,
 }
 
 /// What a plan depends on, the operations aside.
@@ -47,8 +55,8 @@ pub struct Situation<'s, 'a> {
     pub on_ask: OnAsk,
     /// How many operations of this reply may run; the rest meet a limit.
     pub operations_max: u64,
-    /// Which limit that is, in words for the model.
-    pub limit: &'s str,
+    /// Which limit that is.
+    pub limit: CallLimit,
 }
 
 /// What becomes of an operation.
@@ -266,7 +274,7 @@ impl<'a> Planner<'a, '_> {
         let assessed = call.tool.tool.assess(&call.arguments, self.situation.world, &self.overlay);
         let shown_before = matches!(settled, Settled::Approved(_) | Settled::Undecided);
         let assessed = assessed.and_then(|assessment| match assessment.moot {
-            Some(refusal) if shown_before => Err(refusal),
+            Some(Moot::Plain(refusal)) if shown_before => Err(refusal),
             moot => Ok(Assessment { moot, ..assessment }),
         });
         let assessment = match assessed {
@@ -312,11 +320,10 @@ impl<'a> Planner<'a, '_> {
         }
     }
 
-    /// A person said yes to what was shown. A tool that is no longer offered is refused all the same.
+    /// A person said yes to what was shown. What a rule denies by now is refused all the same, and so is a tool that is
+    /// no longer offered.
     fn approved(&self, call: &CheckedCall<'a>, assessment: Assessment, before: &'a PendingCall) -> Next<'a> {
-        if call.tool.withheld.is_some()
-            && let Decided::Denied(answer) = decide(call, &assessment, self.situation.rules)
-        {
+        if let Decided::Denied(answer) = decide(call, &assessment, self.situation.rules) {
             return Next::Answered(answer);
         }
         match settled::permit(before, &assessment) {
@@ -353,6 +360,13 @@ impl<'a> Planner<'a, '_> {
             Decided::Ask(why) => match self.situation.on_ask {
                 OnAsk::Suspend => {
                     self.suspending = true;
+                    // For the person alone: the model is not to learn it from a denial.
+                    let why = match &assessment.moot {
+                        Some(Moot::Veiled(refusal)) => {
+                            format!("{why}; as things stand it would fail: {}", refusal.message)
+                        }
+                        Some(Moot::Plain(_)) | None => why,
+                    };
                     self.park(call, assessment, why, None)
                 }
                 OnAsk::Deny => Next::Answered(denied_unattended(&why)),
@@ -410,8 +424,12 @@ fn not_run(by: u32) -> Answer {
     }
 }
 
-fn limit(which: &str) -> Answer {
-    Answer::new(ResultStatus::Error, "limit", format!("Not run: {which}."))
+fn limit(which: CallLimit) -> Answer {
+    let (code, words) = match which {
+        CallLimit::Reply => ("limit", "one reply may not hold so many calls"),
+        CallLimit::Turn => ("turn_limit", "the turn's limit of calls is reached"),
+    };
+    Answer::new(ResultStatus::Error, code, format!("Not run: {words}."))
 }
 
 fn would_ask(content: &str) -> Answer {

@@ -12,6 +12,7 @@ use serde_json::Value;
 use super::checked::CheckedCall;
 use crate::session::record::{Attachment, PlannedFile};
 use crate::tool::{Effect, Locality};
+use crate::workspace::mounts::Mounts;
 use crate::workspace::{Kind, Place, World};
 
 /// How much content is remembered; beyond it nothing new is.
@@ -148,13 +149,17 @@ impl Memory {
         self.found.get(key)
     }
 
-    /// A patch of these files starts: drops the reads that cover them. `root` is the workspace's.
-    pub fn drop_for_patch(&mut self, files: &[PlannedFile], root: &Path) {
+    /// A patch of these files starts: drops the reads that cover them. `root` is the workspace's, `mounts` is what is
+    /// mounted where: by its path alone a file is known to lie outside a folder only within one mount.
+    pub fn drop_for_patch(&mut self, files: &[PlannedFile], root: &Path, mounts: &Mounts) {
         let changed: Vec<PathBuf> = files.iter().map(|file| root.join(&file.path)).collect();
-        let ignores = changed.iter().any(|path| path.file_name().is_some_and(|name| name == ".gitignore"));
+        let ignores =
+            changed.iter().any(|path| path.file_name().is_some_and(|name| name == ".gitignore" || name == ".ignore"));
         self.retain(|found| match &found.reach {
             Reach::File { path, .. } => !changed.contains(path),
-            Reach::Tree(folder) => !ignores && !changed.iter().any(|path| path.starts_with(folder)),
+            Reach::Tree(folder) => {
+                !ignores && changed.iter().all(|path| !path.starts_with(folder) && mounts.holds_apart(folder, path))
+            }
             Reach::Elsewhere => true,
         });
     }
@@ -228,6 +233,7 @@ mod tests {
             (Reach::Tree("/w/src".into()), "srcs/a.rs", true),
             (Reach::Tree("/w/src".into()), ".gitignore", false),
             (Reach::Tree("/w/src".into()), "doc/.gitignore", false),
+            (Reach::Tree("/w/src".into()), ".ignore", false),
             (Reach::Tree("/w".into()), "doc/a.md", false),
             (Reach::File { path: "/w/a".into(), mark: None }, "a", false),
             (Reach::File { path: "/w/a".into(), mark: None }, "b", true),
@@ -236,7 +242,7 @@ mod tests {
             (Reach::Elsewhere, "a", true),
         ] {
             let mut memory = found_in(reach.clone());
-            memory.drop_for_patch(&[planned(patched)], root);
+            memory.drop_for_patch(&[planned(patched)], root, &Mounts::of(&["/"]));
             assert_eq!(knows(&memory), stays, "{reach:?} {patched}");
         }
     }

@@ -111,6 +111,7 @@ fn segments(pointer: &str) -> Vec<String> {
 }
 
 fn clip(text: &str) -> String {
+    let text = &*crate::mask::apply(text);
     if text.chars().count() <= QUOTE_CHARACTERS_MAX {
         return text.to_owned();
     }

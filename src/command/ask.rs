@@ -11,10 +11,12 @@ use crate::failure::Failure;
 use crate::mask;
 use crate::provider::{Finish, Message, Progress, ProviderError, Reply, Request, ResultMessage};
 use crate::report::event::Event;
+use crate::session::folder::SessionFolder;
 use crate::session::history::History;
 use crate::session::log::Log;
 use crate::session::record::TurnSettings;
 use crate::turn::compaction::BYTES_PER_TOKEN;
+use crate::turn::images::Images;
 use crate::turn::prompt::build_messages;
 use crate::turn::transcript::{SYSTEM, render_transcript};
 
@@ -38,7 +40,7 @@ pub fn run(invocation: &Invocation, arguments: &AskArguments) -> anyhow::Result<
     let deny = settings.deny.clone();
     let equipment = Equipment::of(invocation, Some(&folder), history.turn(), &deny, settings, &config, &trust)?;
     invocation.interrupt.end_in_order();
-    let reply = answer(invocation, &equipment, &history, &mask::apply(&question));
+    let reply = answer(invocation, &equipment, &folder, &history, &mask::apply(&question));
     let Equipment { connected, servers, .. } = equipment;
     servers.end();
     let reply = reply.map_err(|error| Failure::of_provider(error, &invocation.interrupt))?;
@@ -66,11 +68,12 @@ pub fn run(invocation: &Invocation, arguments: &AskArguments) -> anyhow::Result<
 fn answer(
     invocation: &Invocation,
     equipment: &Equipment,
+    folder: &SessionFolder,
     history: &History,
     question: &str,
 ) -> Result<Reply, ProviderError> {
-    let messages = whole_messages(history);
     let connected = &equipment.connected;
+    let messages = whole_messages(history, Images::of(folder, connected.takes_images));
     if connected.takes_no_choice {
         let mut messages = messages.clone();
         let text = format!(
@@ -119,9 +122,9 @@ fn complete(invocation: &Invocation, equipment: &Equipment, request: &Request<'_
 }
 
 /// The conversation in which every call has a result, if only one that says that there is none yet.
-fn whole_messages(history: &History) -> Vec<Message> {
+fn whole_messages(history: &History, images: Images<'_>) -> Vec<Message> {
     let mut messages = Vec::new();
-    for message in build_messages(history) {
+    for message in build_messages(history, images) {
         match message {
             Message::Assistant(assistant) => {
                 let results = assistant.tool_calls.iter().map(|call| ResultMessage {
@@ -129,6 +132,7 @@ fn whole_messages(history: &History) -> Vec<Message> {
                     name: call.name.clone(),
                     content: NO_RESULT.to_owned(),
                     is_error: false,
+                    images: Vec::new(),
                 });
                 let results: Vec<ResultMessage> = results.collect();
                 messages.push(Message::Assistant(assistant));

@@ -46,7 +46,7 @@ pub fn run(parsed: Parsed, environment: Environment, interrupt: Interrupt) -> St
     let told = Arc::new(LastWords {
         name: parsed.command.name(),
         is_turn: parsed.command.turn_options().is_some() || matches!(parsed.command, Command::Demo),
-        reporter: Reporter::new(invocation::report_options(&parsed, &environment)),
+        reporter: Reporter::new(invocation::report_options(&parsed, &environment), &interrupt),
     });
     let at_once = Arc::clone(&told);
     let listening = interrupt

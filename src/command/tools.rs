@@ -18,7 +18,7 @@ use crate::exit::Status;
 use crate::failure::Failure;
 use crate::interrupt::Cause;
 use crate::mcp::Servers;
-use crate::permission::{Rule, Rules, host_verdict};
+use crate::permission::{ReadDenials, Rule, Rules, host_verdict};
 use crate::report::line::{Line, Tone};
 use crate::session::record::{ResultStatus, ToolCall};
 use crate::tool::ask_user;
@@ -189,6 +189,7 @@ fn call(
         limits: &limits,
         withheld_variables: &withheld_variables(&config.environment_pass, &crate::provider::key_variables(config)),
         fetch_verdict: &|host| host_verdict(host, fetch_run, rules),
+        read_denials: &ReadDenials::of(rules),
         state: state.as_ref(),
     };
     let mut world = World::default();
@@ -263,7 +264,14 @@ fn told(invocation: &Invocation, name: &str, outcome: Outcome) -> anyhow::Result
         ("result".to_owned(), json!({"status": outcome.status, "code": outcome.code, "content": outcome.content})),
     ];
     let failure = (!ended_well)
-        .then(|| Failure::new(status, format!("{name} ended in an error")).code(outcome.code.unwrap_or("error")));
+        .then(|| Failure::new(status, format!("{name} ended in an error")).code(outcome.code.unwrap_or("error")))
+        .map(|failure| {
+            let next = outcome.code.and_then(|code| hints::next_line(code, outcome.detail.as_deref()));
+            match next {
+                Some(next) => failure.hint(next.trim_start_matches("next: ").to_owned()),
+                None => failure,
+            }
+        });
     invocation.reporter.finish_command("tools", status, Map::from_iter(fields), failure.as_ref());
     Ok(status)
 }

@@ -266,7 +266,11 @@ fn decode(data: &str) -> Option<Vec<u8>> {
 
 /// One line of a server's own, bounded.
 fn clip(text: &str) -> String {
-    text.chars().map(|character| if character == '\n' { ' ' } else { character }).take(WORD_CHARACTERS_MAX).collect()
+    crate::mask::apply(text)
+        .chars()
+        .map(|character| if character == '\n' { ' ' } else { character })
+        .take(WORD_CHARACTERS_MAX)
+        .collect()
 }
 
 fn read_question(result: &Value) -> CallEnd {

@@ -350,5 +350,5 @@ fn in_words(error: &ClientInitializeError) -> String {
 }
 
 fn clip(text: &str) -> String {
-    text.chars().take(WORDS_CHARACTERS_MAX).collect()
+    crate::mask::apply(text).chars().take(WORDS_CHARACTERS_MAX).collect()
 }

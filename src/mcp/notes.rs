@@ -62,6 +62,7 @@ impl Notes {
             return;
         }
         let text = String::from_utf8_lossy(line);
+        let text = crate::mask::apply(&text);
         let quote: String = text.chars().take(QUOTE_CHARACTERS_MAX).collect();
         let cut = if quote.len() < text.len() { " ..." } else { "" };
         self.warn(&format!("wrote a line to stdout that is {why}; it was skipped: {quote}{cut}"));

@@ -203,12 +203,18 @@ fn listen(mut stderr: pipe::Receiver, last_words: Arc<Mutex<VecDeque<u8>>>) -> w
     let (is_heard_out, heard_out) = watch::channel(false);
     tokio::spawn(async move {
         let mut piece = vec![0; PIECE_BYTES];
-        while let Ok(count @ 1..) = stderr.read(&mut piece).await {
+        // Before the beginning is cut off: part of a key would not be known for one.
+        let mut mask = crate::mask::Stream::new();
+        let keep = |bytes: Vec<u8>| {
             let mut kept = lock(&last_words);
-            kept.extend(&piece[..count]);
+            kept.extend(bytes);
             let excess = kept.len().saturating_sub(LAST_WORDS_BYTES_MAX);
             kept.drain(..excess);
+        };
+        while let Ok(count @ 1..) = stderr.read(&mut piece).await {
+            keep(mask.push(&piece[..count]));
         }
+        keep(mask.finish());
         let _ = is_heard_out.send(true);
     });
     heard_out

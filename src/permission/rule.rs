@@ -276,6 +276,7 @@ fn wrong(name: &str, wanted: &str, found: &Value) -> String {
 }
 
 fn excerpt(text: &str) -> String {
+    let text = &*crate::mask::apply(text);
     let mut shown: String = text.chars().take(SHOWN_CHARACTERS_MAX).collect();
     if shown.len() < text.len() {
         shown.push_str("...");

@@ -15,6 +15,8 @@ pub struct Entry {
     /// Empty where no key is ever sent.
     pub key_variable: &'static str,
     pub needs_key: bool,
+    /// Whether its usual models take images.
+    pub takes_images: bool,
     /// What is used when nothing but this provider's key is there to go by.
     pub default_model: Option<&'static str>,
     pub dialect: Dialect,
@@ -66,6 +68,7 @@ const fn hosted(name: &'static str, base_url: &'static str, variables: [&'static
         base_url_variable: variables[0],
         key_variable: variables[1],
         needs_key: true,
+        takes_images: false,
         default_model: None,
         dialect: Dialect::COMMON,
         context_tokens: &[],
@@ -78,6 +81,7 @@ const fn local(name: &'static str, base_url: &'static str, variables: [&'static 
 
 pub const ENTRIES: [Entry; 11] = [
     Entry {
+        takes_images: true,
         default_model: Some("gpt-5-mini"),
         dialect: Dialect { max_tokens_field: "max_completion_tokens", takes_output_schema: true, ..Dialect::COMMON },
         context_tokens: OPENAI_CONTEXTS,
@@ -85,6 +89,7 @@ pub const ENTRIES: [Entry; 11] = [
     },
     Entry {
         api: Api::Anthropic,
+        takes_images: true,
         default_model: Some("claude-sonnet-4-5"),
         context_tokens: &[("claude-", 200_000)],
         ..hosted("anthropic", "https://api.anthropic.com", ["ANTHROPIC_BASE_URL", "ANTHROPIC_API_KEY"])
@@ -95,6 +100,7 @@ pub const ENTRIES: [Entry; 11] = [
         ..hosted("deepseek", "https://api.deepseek.com", ["DEEPSEEK_BASE_URL", "DEEPSEEK_API_KEY"])
     },
     Entry {
+        takes_images: true,
         default_model: Some("openai/gpt-5-mini"),
         // It drops the field for models that cannot heed it.
         dialect: Dialect { takes_output_schema: true, ..Dialect::COMMON },
@@ -102,6 +108,7 @@ pub const ENTRIES: [Entry; 11] = [
         ..hosted("openrouter", "https://openrouter.ai/api/v1", ["OPENROUTER_BASE_URL", "OPENROUTER_API_KEY"])
     },
     Entry {
+        takes_images: true,
         default_model: Some("gemini-2.5-flash"),
         context_tokens: &[("gemini-", 1_048_576)],
         ..hosted(

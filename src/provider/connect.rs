@@ -24,6 +24,8 @@ pub struct Connected {
     pub context_tokens: Option<u64>,
     /// Whether the service takes a history with calls together with tools that may not be called.
     pub takes_no_choice: bool,
+    /// Whether it is sent images.
+    pub takes_images: bool,
     /// The environment variables that hold attini's keys, set or not, sorted: no child gets them.
     pub key_variables: Vec<String>,
 }
@@ -37,6 +39,7 @@ struct Resolved {
     needs_key: bool,
     context_tokens: Option<u64>,
     user_after_tool: bool,
+    takes_images: bool,
     dialect: Dialect,
 }
 
@@ -83,6 +86,7 @@ pub(super) fn connect_with(
         model_name: model_name.to_owned(),
         context_tokens: resolved.context_tokens,
         takes_no_choice: resolved.dialect.takes_no_choice,
+        takes_images: resolved.takes_images,
         key_variables: key_variables(config),
     })
 }
@@ -138,7 +142,7 @@ fn resolve(name: &str, model: &str, config: &Config, variable: Variable<'_>) -> 
         return Err(unknown(name, config).into());
     }
     let configured = configured.cloned().unwrap_or_default();
-    let ProviderConfig { api, base_url, api_key_env, context_tokens, user_after_tool } = configured;
+    let ProviderConfig { api, base_url, api_key_env, context_tokens, user_after_tool, images } = configured;
     let from_environment =
         entry.map(|entry| entry.base_url_variable).filter(|name| !name.is_empty()).and_then(variable);
     let built_in_url = entry.map(|entry| entry.base_url.to_owned()).filter(|url| !url.is_empty());
@@ -150,6 +154,7 @@ fn resolve(name: &str, model: &str, config: &Config, variable: Variable<'_>) -> 
         key_variable: api_key_env.or(built_in_key),
         context_tokens: context_tokens.or_else(|| entry?.context_tokens_of(model)),
         user_after_tool: user_after_tool.unwrap_or(true),
+        takes_images: images.or(entry.map(|entry| entry.takes_images)).unwrap_or(false),
         dialect: entry.map_or(Dialect::COMMON, |entry| entry.dialect),
     })
 }

@@ -18,6 +18,7 @@ pub mod scripted;
 pub mod sse;
 #[cfg(test)]
 mod stand_in;
+mod surrogate;
 pub mod trouble;
 mod wire;
 
@@ -118,6 +119,16 @@ pub struct ResultMessage {
     pub content: String,
     /// Whether the service is told that it is an error, where it can be told.
     pub is_error: bool,
+    /// Those that the service takes; where it takes none, the content tells of them.
+    pub images: Vec<Image>,
+}
+
+/// An image that is sent.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Image {
+    /// `image/png`, `image/jpeg`, `image/gif` or `image/webp`.
+    pub media_type: String,
+    pub base64: String,
 }
 
 /// A complete reply. Ids may still be empty or doubled; intake mends them.

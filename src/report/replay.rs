@@ -91,7 +91,7 @@ impl<'a> Replay<'a> {
         look_ahead: impl FnOnce() -> anyhow::Result<Outlook>,
     ) -> anyhow::Result<()> {
         match record {
-            Record::Session(_) | Record::Unknown => return Ok(()),
+            Record::Session(_) | Record::Imported(_) | Record::Unknown => return Ok(()),
             Record::User(user) => {
                 self.begin_turn(user);
                 return Ok(());
@@ -129,6 +129,7 @@ impl<'a> Replay<'a> {
                 self.calls.remove(&result.call_id);
             }
             Record::Session(_)
+            | Record::Imported(_)
             | Record::Unknown
             | Record::User(_)
             | Record::Notice(_)
@@ -356,6 +357,7 @@ fn is_repair(record: &Record) -> bool {
         | Record::TurnEnd(_)
         | Record::Notice(_)
         | Record::Summary(_)
+        | Record::Imported(_)
         | Record::Unknown => None,
     };
     reason == Some(REPAIR_REASON)

@@ -170,8 +170,7 @@ impl Writer {
     }
 
     pub(super) fn live(&mut self, bytes: &[u8]) {
-        // Nobody sees it, and there may be much of it.
-        if self.is_quiet() || self.stderr.failed.is_some() {
+        if self.stderr.failed.is_some() {
             return;
         }
         if let Some(heading) = self.progress.heading_of_live_output() {
@@ -179,6 +178,13 @@ impl Writer {
         }
         let certain = self.live.push(bytes);
         self.flowing(Flow::Live, &certain);
+    }
+
+    /// Output that was left out, since stderr was not read.
+    pub(super) fn gap(&mut self, bytes: u64) {
+        self.flush_live();
+        let line = format!("({bytes} bytes of output are not shown: stderr was read too slowly)");
+        self.write_stderr(&[Line::new(Tone::Dim, &line)]);
     }
 
     pub(super) fn finish(&mut self, result: &TurnResult) {

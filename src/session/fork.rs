@@ -2,7 +2,7 @@
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use serde_json::{Map, Value, json};
 
@@ -22,12 +22,15 @@ const SUMMARY: &[u8] = b"{\"type\":\"summary\"";
 const SESSION_RECORD_BYTES_MAX: u64 = 1024 * 1024;
 
 /// Copies everything but pending.json, tasks, rules and the lock. Both locks are held, and the log's tail is whole.
-pub fn copy(from: &SessionFolder, to: &SessionFolder) -> anyhow::Result<()> {
+/// Returns what is no file and was left out.
+pub fn copy(from: &SessionFolder, to: &SessionFolder) -> anyhow::Result<Vec<PathBuf>> {
     copy_log(from, to).map_err(|error| failed(to, log::FILE_NAME, &error))?;
+    let mut left_out = Vec::new();
     for folder in COPIED_FOLDERS {
-        copy_folder(&from.root, &to.root, Path::new(folder)).map_err(|error| failed(to, folder, &error))?;
+        let copied = copy_folder(&from.root, &to.root, Path::new(folder));
+        left_out.extend(copied.map_err(|error| failed(to, folder, &error))?);
     }
-    Ok(())
+    Ok(left_out)
 }
 
 /// The copied log, for what is to be added to it.
@@ -83,23 +86,23 @@ fn with_place_moved(line: &[u8], moved: &[(u64, u64)]) -> Option<Vec<u8>> {
     Some(format!("{}\n", Value::Object(summary)).into_bytes())
 }
 
-fn copy_folder(from: &Root, to: &Root, folder: &Path) -> io::Result<()> {
+fn copy_folder(from: &Root, to: &Root, folder: &Path) -> io::Result<Vec<PathBuf>> {
     if from.metadata(folder).is_err() {
-        return Ok(());
+        return Ok(Vec::new());
     }
     to.make_folders(folder, FOLDER_MODE)?;
-    for (path, _) in files_below(from, folder)? {
+    let below = files_below(from, folder)?;
+    for (path, _) in below.files {
         let parent = path.parent().unwrap_or(folder);
         to.make_folders(parent, FOLDER_MODE)?;
         write_file(to, &path, &mut from.open_file(&path)?)?;
     }
-    Ok(())
+    Ok(below.others)
 }
 
-/// Makes a file that must not exist yet, and syncs it and its folder.
+/// Makes a file that must not exist yet; it is synced when its session gets its name.
 pub fn write_file(root: &Root, path: &Path, content: &mut dyn Read) -> io::Result<()> {
     let mut file: File = root.create_new(path, FILE_MODE)?;
     io::copy(content, &mut file)?;
-    file.sync_all()?;
-    root.folder(path.parent().unwrap_or(Path::new(".")))?.sync()
+    Ok(())
 }

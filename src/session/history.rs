@@ -35,7 +35,7 @@ pub struct History {
     replied_since_end: bool,
     /// What the latest turn had used when it last reached a limit; limits count from there.
     limit_reached: Option<TurnEndRecord>,
-    /// SHA-256 of each file as a patch last left it, by its resolved path.
+    /// SHA-256 of each file as a patch last left it here, by its resolved path.
     written: BTreeMap<String, String>,
     /// The deferred tools whose schemas the model was given.
     fetched: BTreeSet<String>,
@@ -102,6 +102,8 @@ pub struct OperationProgress {
     pub decision: Option<DecisionRecord>,
     pub start: Option<ToolStartRecord>,
     pub result: Option<OperationResultRecord>,
+    /// It was started before the session came here: what it wrote is not here, if anywhere.
+    pub is_foreign: bool,
 }
 
 impl CallProgress {
@@ -215,6 +217,10 @@ impl History {
             Record::TurnEnd(end) => self.apply_turn_end(end),
             Record::Notice(notice) => self.apply_notice(notice),
             Record::Summary(summary) => self.apply_summary(summary),
+            Record::Imported(_) => {
+                self.disown();
+                Ok(())
+            }
             Record::Unknown => Ok(()),
         }
     }
@@ -342,6 +348,18 @@ impl History {
             return Err(format!("a `{record}` for {id}, which is answered already"));
         }
         Ok(progress.operations.entry(id.operation).or_default())
+    }
+
+    /// Everything so far was done elsewhere, or is made up: no file here is attini's for it.
+    fn disown(&mut self) {
+        self.written.clear();
+        self.base.written.clear();
+        for entry in &mut self.entries {
+            let Entry::Round(round) = entry else { continue };
+            for operation in round.calls.iter_mut().flat_map(|call| call.operations.values_mut()) {
+                operation.is_foreign |= operation.start.is_some();
+            }
+        }
     }
 
     /// Remembers what a patch that ended well left behind.

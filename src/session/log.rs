@@ -9,7 +9,8 @@ pub mod lines;
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read, Seek, SeekFrom, Write};
-use std::path::Path;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use rustix::fs::OFlags;
@@ -34,6 +35,8 @@ const DEPTH_MAX: usize = 127;
 #[derive(Debug)]
 pub struct Log {
     file: File,
+    /// Where the file has to be found.
+    path: PathBuf,
     history: History,
     /// Length up to the end of the last whole record.
     length: u64,
@@ -70,7 +73,7 @@ impl Log {
             .map_err(|error| unwritable(folder, "cannot be made", &error))?;
         let file = open_append(folder).map_err(|error| unwritable(folder, "cannot be opened", &error))?;
         let length = bytes.len() as u64;
-        Ok(Self { file, history, length, synced: length, broken: None })
+        Ok(Self { file, path: path(folder), history, length, synced: length, broken: None })
     }
 
     /// Opens the log, mends its tail, and returns it with what there is to report about that. `None`: there is no log,
@@ -98,7 +101,8 @@ impl Log {
                 ));
             }
         }
-        Ok(Some((Self { file, history: loaded.history, length, synced: length, broken: None }, warnings)))
+        let log = Self { file, path: path(folder), history: loaded.history, length, synced: length, broken: None };
+        Ok(Some((log, warnings)))
     }
 
     /// Reads the log without touching it: whole records count, a torn tail is passed over.
@@ -141,9 +145,10 @@ impl Log {
         Ok(())
     }
 
-    /// Returns once every record so far is on disk.
+    /// Returns once every record so far is on disk, in the file that the next load finds.
     pub fn barrier(&mut self) -> anyhow::Result<()> {
         self.ensure_whole()?;
+        self.ensure_in_place()?;
         if self.synced < self.length {
             if let Err(error) = self.file.sync_data() {
                 return Err(self.fail(&error));
@@ -158,6 +163,23 @@ impl Log {
             Some(message) => Err(Failure::persistence(message.clone()).into()),
             None => Ok(()),
         }
+    }
+
+    /// Refuses a log that a command has removed, moved, replaced or cut: what is appended to it would be lost.
+    fn ensure_in_place(&mut self) -> anyhow::Result<()> {
+        let found = std::fs::symlink_metadata(&self.path);
+        let what = match (self.file.metadata(), found) {
+            (Ok(own), Ok(found)) if (own.dev(), own.ino()) != (found.dev(), found.ino()) => "was replaced",
+            (Ok(own), Ok(_)) if own.len() != self.length => "was changed by another program",
+            (Ok(_), Ok(_)) => return Ok(()),
+            (_, Err(error)) if error.kind() == std::io::ErrorKind::NotFound => "was removed or moved away",
+            (Err(error), _) | (_, Err(error)) => return Err(self.fail(&error)),
+        };
+        let message = format!("{} {what} while the turn ran", self.path.display());
+        self.broken = Some(message.clone());
+        Err(Failure::persistence(message)
+            .hint("nothing more was run; what a command of this turn did may have done that")
+            .into())
     }
 
     fn fail(&mut self, error: &std::io::Error) -> anyhow::Error {
@@ -184,6 +206,10 @@ impl Log {
             self.history = loaded.history;
         }
     }
+}
+
+fn path(folder: &SessionFolder) -> PathBuf {
+    folder.root.path().join(FILE_NAME)
 }
 
 fn line(record: &Record) -> anyhow::Result<Vec<u8>> {

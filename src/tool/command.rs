@@ -114,6 +114,7 @@ impl Tool for Command {
             stdin: arguments.stdin.is_some(),
             background: false,
             cwd_inside: location.place == Place::Workspace,
+            cwd_is_root: location.place == Place::Workspace && location.shown == ".",
         };
         let preview = Preview::Command {
             argv: arguments.argv,
@@ -195,8 +196,39 @@ pub fn execute(program: &Program<'_>, work: &Work<'_>) -> Outcome {
         Ok(ended) => outcome(&ended, program.timeout, output.finish()),
         Err(error) => {
             let name = program.argv.first().map_or("", String::as_str);
-            Outcome::error("spawn_failed", format!("cannot start {name}: {error}; nothing was run"))
+            let outcome = Outcome::error("spawn_failed", format!("cannot start {name}: {error}; nothing was run"));
+            Outcome { detail: Some(advice(&error, name, program.folder)), ..outcome }
         }
+    }
+}
+
+/// What to do about a program that could not be started.
+fn advice(error: &std::io::Error, name: &str, folder: &Root) -> String {
+    use rustix::io::Errno;
+    // What a name without a slash led to is found on PATH, and is not looked for again.
+    let path = std::path::Path::new(name);
+    let found = name.contains('/').then(|| std::fs::metadata(folder.path().join(path)).ok()).flatten();
+    let is_folder = found.as_ref().is_some_and(std::fs::Metadata::is_dir);
+    match error.raw_os_error().map(Errno::from_raw_os_error) {
+        Some(Errno::TOOBIG) => "give less as arguments, for example through `stdin` or a file".to_owned(),
+        Some(Errno::ACCESS) if is_folder => format!("{name} is a folder, not a program"),
+        Some(Errno::ACCESS) => {
+            format!("{name} may not be executed; give it to its interpreter (`sh {name}`), or set its mode")
+        }
+        Some(Errno::NOEXEC) => {
+            format!("{name} is no program, and has no `#!` line; give it to its interpreter (`sh {name}`)")
+        }
+        Some(Errno::NOENT | Errno::NOTDIR) if found.is_some() => {
+            format!("{name} is there, but the interpreter that its `#!` line names is not")
+        }
+        Some(Errno::NOENT | Errno::NOTDIR) => "check that the program exists and is spelt right".to_owned(),
+        Some(Errno::AGAIN | Errno::NOMEM | Errno::MFILE | Errno::NFILE) => {
+            "the system has no room for another process now; try again later".to_owned()
+        }
+        Some(_) | None if name.contains('\0') || error.kind() == std::io::ErrorKind::InvalidInput => {
+            "an argument holds a NUL character, which no program can take".to_owned()
+        }
+        Some(_) | None => "look at the cause that is named".to_owned(),
     }
 }
 

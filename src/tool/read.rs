@@ -15,6 +15,7 @@ use self::lines::{Lines, Range};
 use self::sniff::Content;
 use super::target::{self, Wanted};
 use super::{Assessment, Effect, Outcome, Overlay, Refusal, Surroundings, Tool, Work, schema};
+use crate::mask;
 use crate::session::folder::{FILE_MODE, FOLDER_MODE, SessionFolder};
 use crate::session::record::Attachment;
 use crate::workspace::{Kind, Location, World};
@@ -130,14 +131,17 @@ fn read(work: &Work<'_>) -> Result<Outcome, Refusal> {
         }
     }
     let mut lines = Lines::new(range, budget(work));
+    // Before a line is cut: part of a key would not be known for one.
+    let mut mask = mask::Stream::new();
     let mut chunk = beginning;
     while !chunk.is_empty() {
         if work.interrupt.is_raised() {
             return Ok(target::interrupted());
         }
-        lines.feed(&chunk);
+        lines.feed(&mask.push(&chunk));
         chunk = next_chunk(&mut file).map_err(failed)?;
     }
+    lines.feed(&mask.finish());
     lines.finish(&location.shown).map(Outcome::ok)
 }
 

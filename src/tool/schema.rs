@@ -17,13 +17,31 @@ pub fn of<Arguments: JsonSchema>() -> Value {
     schema
 }
 
+/// The largest integer of a format; of the widest ones the largest that every reader of JSON takes for an integer.
+fn largest(format: &str) -> Option<u64> {
+    const EXACT_MAX: u64 = (1 << 53) - 1;
+    match format {
+        "uint8" => Some(u64::from(u8::MAX)),
+        "uint16" => Some(u64::from(u16::MAX)),
+        "uint32" => Some(u64::from(u32::MAX)),
+        "uint64" | "uint" | "int64" => Some(EXACT_MAX),
+        _ => None,
+    }
+}
+
 fn simplify(schema: &mut Value) {
     match schema {
         Value::Object(object) => {
             if object.get("title").is_some_and(Value::is_string) {
                 object.remove("title");
             }
-            object.remove("format");
+            // What no integer type can hold is told with the others, and by its place.
+            let format = object.remove("format");
+            if let Some(maximum) = format.as_ref().and_then(Value::as_str).and_then(largest)
+                && object.get("maximum").is_none()
+            {
+                object.insert("maximum".to_owned(), Value::from(maximum));
+            }
             if object.get("default").is_some_and(Value::is_null) {
                 object.remove("default");
             }
@@ -71,8 +89,8 @@ mod tests {
             "type": "object",
             "properties": {
                 "path": {"description": "Where.", "type": "string"},
-                "title": {"type": "integer", "minimum": 0},
-                "count": {"type": "integer", "default": 10, "minimum": 0},
+                "title": {"type": "integer", "minimum": 0, "maximum": 4_294_967_295_u32},
+                "count": {"type": "integer", "default": 10, "minimum": 0, "maximum": 4_294_967_295_u32},
             },
             "required": ["path"],
             "additionalProperties": false,

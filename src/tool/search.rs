@@ -4,6 +4,7 @@
 //! What is searched is therefore always a prefix of the sorted files, and the result is the same whatever the threads do.
 
 mod file;
+mod pieces;
 
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
@@ -17,8 +18,10 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use self::file::{Found, Query};
+use self::pieces::{OVERLAP_BYTES, PIECE_BYTES};
 use super::target::{self, Wanted};
 use super::{Assessment, Effect, Outcome, Overlay, Refusal, Surroundings, Tool, Work, schema};
+use crate::permission::ReadDenials;
 use crate::workspace::root::Root;
 use crate::workspace::walk::{self, Filter, Glob};
 use crate::workspace::{Kind, Location, World};
@@ -34,6 +37,8 @@ const COUNTED_RESULTS_MAX: u64 = 1000;
 /// How many files one search looks at.
 const FILES_MAX: usize = 500_000;
 const THREADS_MAX: usize = 8;
+/// How many of the files that were not searched, or not as a whole, are named.
+const NAMED_FILES_MAX: usize = 5;
 
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -113,7 +118,7 @@ impl Tool for Search {
         let arguments: Arguments = target::arguments(arguments)?;
         matcher(&arguments)?;
         let location = target::location(&arguments.path, world)?;
-        filter(&arguments, location)?;
+        filter(&arguments, location, &ReadDenials::default())?;
         let summary = format!("{:?} in {}", arguments.pattern, location.shown);
         Ok(target::assess(location, Wanted::FileOrFolder, summary, overlay))
     }
@@ -146,9 +151,9 @@ fn matcher(arguments: &Arguments) -> Result<RegexMatcher, Refusal> {
         })
 }
 
-fn filter(arguments: &Arguments, location: &Location) -> Result<Filter, Refusal> {
+fn filter(arguments: &Arguments, location: &Location, read_denials: &ReadDenials) -> Result<Filter, Refusal> {
     let glob = arguments.glob.as_deref().map(|glob| Glob::parse(glob, location)).transpose()?;
-    Ok(Filter { hidden: true, glob, depth: None })
+    Ok(Filter { hidden: true, glob, depth: None, read_denials: read_denials.clone() })
 }
 
 fn search(work: &Work<'_>) -> Result<Outcome, Refusal> {
@@ -195,7 +200,7 @@ fn search_folder(
     folder: &Root,
     work: &Work<'_>,
 ) -> Result<Outcome, Refusal> {
-    let (builder, secrets) = walk::builder(location, &filter(arguments, location)?);
+    let (builder, omissions) = walk::builder(location, &filter(arguments, location, work.surroundings.read_denials)?);
     let files = walk_files(location, arguments, builder, work)?;
     let mut notes = Vec::new();
     if files.len() >= FILES_MAX {
@@ -209,7 +214,7 @@ fn search_folder(
     if !walk::is_still(folder, &location.absolute) {
         return Err(target::stale(location));
     }
-    notes.extend(walk::secrets_note(&secrets));
+    notes.extend(omissions.notes());
     Ok(report(location, arguments, query, &files, found, notes))
 }
 
@@ -220,7 +225,7 @@ fn walk_files(
     mut builder: ignore::WalkBuilder,
     work: &Work<'_>,
 ) -> Result<Vec<PathBuf>, Refusal> {
-    let filter = filter(arguments, location)?;
+    let filter = filter(arguments, location, work.surroundings.read_denials)?;
     let files = Mutex::new(Vec::new());
     builder.threads(threads()).build_parallel().run(|| {
         Box::new(|entry| {
@@ -263,7 +268,9 @@ fn search_files(query: &Query, folder: &Root, files: &[PathBuf], work: &Work<'_>
             let index = next.fetch_add(1, Ordering::Relaxed);
             let Some(path) = files.get(index) else { return };
             let found = search_one(query, folder, path, work);
-            if let Ok(found) = &found {
+            if let Ok(found) = &found
+                && !found.binary
+            {
                 matches.fetch_add(found.matches, Ordering::Relaxed);
             }
             if !matches!(&found, Ok(found) if found.is_nothing()) {
@@ -305,15 +312,23 @@ fn report(
     mut notes: Vec<String>,
 ) -> Outcome {
     let mut text = String::new();
-    let (mut total, mut shown, mut binary, mut unreadable) = (0u64, 0u64, 0u64, 0u64);
+    let (mut total, mut shown) = (0u64, 0u64);
+    let mut unsearched = Unsearched::default();
     for (index, result) in results {
         let Some(path) = files.get(index) else { continue };
+        let name = walk::shown_below(location, path);
         match result {
-            Err(_) => unreadable += 1,
-            Ok(found) if found.binary => binary += 1,
+            Err(error) => unsearched.failed.push((name, error.to_string())),
             Ok(found) => {
+                if found.in_pieces {
+                    unsearched.in_pieces.push(name.clone());
+                }
+                if found.binary {
+                    let list = if found.matches > 0 { &mut unsearched.binary_matches } else { &mut unsearched.binary };
+                    list.push(name);
+                    continue;
+                }
                 total += found.matches;
-                let name = walk::shown_below(location, path);
                 let room = query.text_bytes_max.saturating_sub(text.len());
                 shown += found.write(&mut text, &name, query.results_max - shown, room, query.context > 0);
             }
@@ -324,16 +339,9 @@ fn report(
         }
     }
     if total == 0 {
-        text = format!("no match for {:?} in {}\n", arguments.pattern, location.shown);
+        text = unsearched.nothing(&arguments.pattern, &location.shown, location.kind == Kind::File);
     }
-    if binary > 0 && location.kind == Kind::File {
-        notes.push(format!("{} is a binary file", location.shown));
-    } else if binary > 0 {
-        notes.push(format!("{binary} binary {} left out", if binary == 1 { "file" } else { "files" }));
-    }
-    if unreadable > 0 {
-        notes.push(format!("{unreadable} files could not be searched"));
-    }
+    notes.extend(unsearched.notes(location.kind == Kind::File));
     for note in left_out(query, total, shown).into_iter().chain(notes) {
         text.push('[');
         text.push_str(&note);
@@ -341,6 +349,65 @@ fn report(
     }
     text.pop();
     Outcome::ok(text)
+}
+
+/// The files of which not all was searched.
+#[derive(Debug, Default)]
+struct Unsearched {
+    /// Each with what went wrong.
+    failed: Vec<(String, String)>,
+    binary: Vec<String>,
+    binary_matches: Vec<String>,
+    in_pieces: Vec<String>,
+}
+
+impl Unsearched {
+    /// The line in place of matches, which says no more than what is known.
+    fn nothing(&self, pattern: &str, shown: &str, is_file: bool) -> String {
+        let is_partial = !self.failed.is_empty() || !self.binary.is_empty() || !self.binary_matches.is_empty();
+        match (is_partial, is_file) {
+            (false, _) => format!("no match for {pattern:?} in {shown}\n"),
+            (true, true) => String::new(),
+            (true, false) => format!("no match for {pattern:?} in the text of {shown} that was searched\n"),
+        }
+    }
+
+    fn notes(&self, is_file: bool) -> Vec<String> {
+        let mut notes = Vec::new();
+        if is_file && let [name] = self.binary.as_slice() {
+            notes.push(format!("{name} is a binary file, and was not searched"));
+        } else if !self.binary.is_empty() {
+            let files = if self.binary.len() == 1 { "file was" } else { "files were" };
+            let count = self.binary.len();
+            notes.push(format!("{count} binary {files} not searched: {}", named(&self.binary)));
+        }
+        if !self.binary_matches.is_empty() {
+            let names = named(&self.binary_matches);
+            notes.push(format!("a match before the first NUL byte of a binary file, not shown: {names}"));
+        }
+        if !self.in_pieces.is_empty() {
+            notes.push(format!(
+                "lines over {PIECE_BYTES} bytes were searched in pieces, and a match longer than {OVERLAP_BYTES} bytes \
+                 may be missing: {}",
+                named(&self.in_pieces)
+            ));
+        }
+        if let Some((_, why)) = self.failed.first() {
+            let names: Vec<String> = self.failed.iter().map(|(name, _)| name.clone()).collect();
+            let files = if names.len() == 1 { "file" } else { "files" };
+            notes.push(format!("{} {files} could not be searched: {} ({why})", names.len(), named(&names)));
+        }
+        notes
+    }
+}
+
+/// The first of some names, and how many more there are.
+fn named(names: &[String]) -> String {
+    let shown = names.iter().take(NAMED_FILES_MAX).map(String::as_str).collect::<Vec<_>>().join(", ");
+    match names.len().saturating_sub(NAMED_FILES_MAX) {
+        0 => shown,
+        more => format!("{shown} and {more} more"),
+    }
 }
 
 fn left_out(query: &Query, total: u64, shown: u64) -> Option<String> {

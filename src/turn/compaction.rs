@@ -4,6 +4,7 @@
 //! that is done, how far it reaches, and the request; what such a record carries over is the history's business.
 
 use super::Turn;
+use super::images::Images;
 use super::prompt::{build_messages, build_messages_of};
 use super::rounds::Ending;
 use super::transcript::{SYSTEM, render_transcript};
@@ -131,7 +132,7 @@ impl Turn<'_> {
         overflows: bool,
     ) -> anyhow::Result<Result<Compacted, NotCompacted>> {
         self.log.barrier()?;
-        let messages = build_messages_of(self.history(), count);
+        let messages = build_messages_of(self.history(), count, Images::of(self.folder, self.connected.takes_images));
         let reply = match self.summary_of(&messages, tokens_before, overflows) {
             Ok(reply) => reply,
             Err(error) if error.interrupted => return Ok(Err(NotCompacted::Interrupted)),
@@ -280,7 +281,7 @@ fn uncoverable(history: &History) -> usize {
 fn estimate_prompt(history: &History, fixed_bytes: u64) -> u64 {
     let counted = history.latest_round().filter(|round| !history.is_before_summary(round));
     let Some(round) = counted.filter(|round| round.assistant.usage.input_tokens > 0) else {
-        let bytes: usize = build_messages(history).iter().map(message_bytes).sum();
+        let bytes: usize = build_messages(history, Images::none()).iter().map(message_bytes).sum();
         return (fixed_bytes + bytes as u64) / BYTES_PER_TOKEN;
     };
     let usage = round.assistant.usage;

@@ -69,7 +69,7 @@ impl Journal<'_> {
         // From here on it may have taken effect.
         match ready.permit.files() {
             [] => self.memory.drop_local(),
-            files => self.memory.drop_for_patch(files, self.root),
+            files => self.memory.drop_for_patch(files, self.root, &crate::workspace::mounts::Mounts::load()),
         }
         Ok(())
     }

@@ -7,6 +7,7 @@ pub mod compaction;
 pub mod decisions;
 pub mod dispatch;
 pub mod ending;
+pub mod images;
 mod journal;
 pub mod offered;
 pub mod prompt;
@@ -25,7 +26,7 @@ use crate::call::repeated::Memory;
 use crate::config::Run;
 use crate::interrupt::Interrupt;
 use crate::mcp::Servers;
-use crate::permission::{Rules, host_verdict};
+use crate::permission::{ReadDenials, Rules, host_verdict};
 use crate::provider::Connected;
 use crate::report::Reporter;
 use crate::session::folder::SessionFolder;
@@ -101,6 +102,7 @@ impl Turn<'_> {
             limits: &limits,
             withheld_variables: &self.withheld_variables,
             fetch_verdict: &|host| host_verdict(host, fetch_run, rules),
+            read_denials: &ReadDenials::of(rules),
             state: self.state.as_ref(),
         })
     }

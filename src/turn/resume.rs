@@ -168,7 +168,8 @@ impl Turn<'_> {
     }
 
     fn commit_repairs(&mut self, settlements: Vec<Settlement>) -> anyhow::Result<()> {
-        commit_repairs(&mut self.log, self.folder, self.reporter, self.settings.result_bytes, settlements)
+        let limits = (self.settings.result_bytes, self.settings.round_result_bytes);
+        commit_repairs(&mut self.log, self.folder, self.reporter, limits, settlements)
     }
 }
 
@@ -186,15 +187,18 @@ pub fn close_copy(
         |call_id| pending.is_some_and(|file| is_numbered(file, call_id)),
         |files| recovery_of(files, workspace),
     );
-    let result_bytes = log.history().user().map_or(u64::MAX, |user| user.settings.result_bytes);
-    commit_repairs(log, folder, reporter, result_bytes, settlements)
+    let limits = log
+        .history()
+        .user()
+        .map_or((u64::MAX, u64::MAX), |user| (user.settings.result_bytes, user.settings.round_result_bytes));
+    commit_repairs(log, folder, reporter, limits, settlements)
 }
 
 fn commit_repairs(
     log: &mut Log,
     folder: &SessionFolder,
     reporter: &Reporter,
-    result_bytes: u64,
+    (result_bytes, round_result_bytes): (u64, u64),
     settlements: Vec<Settlement>,
 ) -> anyhow::Result<()> {
     let mut items: Vec<Item> = settlements.into_iter().map(Item::from).collect();
@@ -207,8 +211,8 @@ fn commit_repairs(
     if items.is_empty() {
         return Ok(());
     }
-    let bytes = usize::try_from(result_bytes).unwrap_or(usize::MAX);
-    let mut budget = Budget { result_bytes: bytes, round_bytes: usize::MAX };
+    let Some(round) = log.history().latest_round() else { return Ok(()) };
+    let mut budget = Budget::of(round, result_bytes, round_result_bytes);
     commit(log, folder, reporter, &mut budget, items, Vec::new())
 }
 

@@ -3,6 +3,7 @@
 use super::Turn;
 use super::compaction::is_overflow;
 use super::dispatch::{Dispatched, WouldAsk};
+use super::images::Images;
 use super::prompt::{build_messages, violations};
 use crate::call::proposed::take_in;
 use crate::clock;
@@ -167,7 +168,8 @@ impl Turn<'_> {
 
     fn complete(&self) -> Result<Reply, ProviderError> {
         let turn = self.history().turn();
-        let messages = build_messages(self.history());
+        let images = Images::of(self.folder, self.connected.takes_images);
+        let messages = build_messages(self.history(), images);
         let tools = self.registry.advertised();
         let system = self.settings.system_prompt();
         let request = Request {
@@ -206,7 +208,7 @@ impl Turn<'_> {
         }
         let mut tool_calls = take_in(sent, self.history(), round);
         for call in &mut tool_calls {
-            call.arguments = mask::apply(&call.arguments).into_owned();
+            call.arguments = mask::json_text(&call.arguments).into_owned();
         }
         self.log.append(&Record::Assistant(AssistantRecord {
             turn: self.history().turn(),

@@ -17,7 +17,7 @@ use crate::session::history::History;
 use crate::session::pending::{Needs, PendingCall, PendingFile};
 use crate::session::record::{Decision, DecisionRecord, Granted, OperationId};
 use crate::tool::registry::Registry;
-use crate::tool::{Assessment, Overlay, Surroundings};
+use crate::tool::{Assessment, Moot, Overlay, Surroundings};
 use crate::turn::decisions;
 use crate::workspace::World;
 
@@ -166,7 +166,7 @@ fn assess<'r>(
     call.tool.tool.look(&call.arguments, surroundings, &mut world);
     // What no longer applies is answered when its turn comes; that is no conflict.
     let Ok(assessment) = call.tool.tool.assess(&call.arguments, &world, overlay) else { return Ok(None) };
-    if assessment.moot.is_some() {
+    if matches!(assessment.moot, Some(Moot::Plain(_))) {
         return Ok(None);
     }
     if pending.needs == Needs::Nothing {

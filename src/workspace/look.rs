@@ -2,6 +2,7 @@
 //! be had back. It judges nothing.
 
 use std::io::{self, Read};
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -36,6 +37,9 @@ pub fn gather(written_paths: &[&str], surroundings: &Surroundings<'_>, world: &m
         }
         let located = surroundings.workspace.locate(written, surroundings.session);
         if let Ok(location) = &located {
+            if surroundings.read_denials.denies(&location.absolute) {
+                world.read_denied.insert(location.absolute.clone());
+            }
             looked_at.push(((*written).to_owned(), location.clone()));
         }
         world.locations.insert((*written).to_owned(), located);
@@ -91,9 +95,11 @@ fn read_state(location: &Location, surroundings: &Surroundings<'_>, bytes_left: 
         bytes: None,
         sha256: None,
         mode: NEW_FILE_MODE,
+        identity: None,
+        links: 0,
         revertible: Err("there is no such file yet".to_owned()),
     };
-    let (bytes, mode) = match read_bounded(&root, &path, FILE_BYTES_MAX.min(bytes_left)) {
+    let (bytes, metadata) = match read_bounded(&root, &path, FILE_BYTES_MAX.min(bytes_left)) {
         Ok(read) => read,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(absent),
         Err(error) => return Err(error),
@@ -109,12 +115,18 @@ fn read_state(location: &Location, surroundings: &Surroundings<'_>, bytes_left: 
             Place::Outside => "it is outside the workspace".to_owned(),
         })
     };
-    Ok(FileState { bytes: Some(bytes.into()), sha256: Some(sha256), mode, revertible })
+    Ok(FileState {
+        bytes: Some(bytes.into()),
+        sha256: Some(sha256),
+        mode: metadata.mode() & 0o7777,
+        identity: Some((metadata.dev(), metadata.ino())),
+        links: metadata.nlink(),
+        revertible,
+    })
 }
 
-/// A whole regular file and its permission bits.
-fn read_bounded(root: &Root, path: &Path, bytes_max: u64) -> io::Result<(Vec<u8>, u32)> {
-    use std::os::unix::fs::MetadataExt;
+/// A whole regular file and its metadata.
+fn read_bounded(root: &Root, path: &Path, bytes_max: u64) -> io::Result<(Vec<u8>, std::fs::Metadata)> {
     let file = root.open_file(path)?;
     let metadata = file.metadata()?;
     if !metadata.is_file() {
@@ -126,7 +138,7 @@ fn read_bounded(root: &Root, path: &Path, bytes_max: u64) -> io::Result<(Vec<u8>
         let message = format!("it is larger than the {bytes_max} bytes that can be looked at");
         return Err(io::Error::new(io::ErrorKind::FileTooLarge, message));
     }
-    Ok((bytes, metadata.mode() & 0o7777))
+    Ok((bytes, metadata))
 }
 
 /// Asks git about the files that attini did not write itself.

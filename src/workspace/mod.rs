@@ -5,7 +5,9 @@ mod discover;
 pub mod environment;
 pub mod git;
 pub(crate) mod group;
+mod ignores;
 pub mod look;
+pub mod mounts;
 pub mod names;
 mod nearest;
 pub mod program;
@@ -13,7 +15,7 @@ pub mod resolve;
 pub mod root;
 pub mod walk;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::ops::Deref;
 use std::path::{Path, PathBuf};
@@ -69,6 +71,10 @@ pub struct FileState {
     /// `sha256:` is not part of it: 64 hex digits; `None` with `bytes`.
     pub sha256: Option<String>,
     pub mode: u32,
+    /// Its device and number, by which two names of one file are known; `None`: there is no such file.
+    pub identity: Option<(u64, u64)>,
+    /// How many names the file has.
+    pub links: u64,
     /// Why its present content can be had back ("git has it", "attini wrote it"), or why it cannot.
     pub revertible: Result<String, String>,
 }
@@ -80,6 +86,8 @@ pub struct World {
     pub locations: BTreeMap<String, Result<Location, crate::tool::Refusal>>,
     /// By [`Location::absolute`].
     pub files: BTreeMap<PathBuf, FileState>,
+    /// Those among the locations that a rule keeps from being read, by [`Location::absolute`].
+    pub read_denied: BTreeSet<PathBuf>,
 }
 
 /// The folder that a turn works in.

@@ -67,7 +67,7 @@ impl Workspace {
             Err(_) => (Place::Outside, absolute.clone()),
         };
         let Some(shown) = path.to_str().map(str::to_owned) else {
-            return Err(Refusal::new("outside_reach", format!("`{written}` leads to a name that is not UTF-8")));
+            return Err(Refusal::new("invalid_arguments", format!("`{written}` leads to a name that is not UTF-8")));
         };
         let secret = names::is_secret(&path) || links.iter().any(|name| names::is_secret(Path::new(name)));
         let always_asks =
@@ -176,7 +176,7 @@ fn follow(start: &Path, written: &Path, shown: &str) -> Result<Followed, Refusal
             Ok(metadata) if metadata.file_type().is_symlink() => {
                 if links.len() == LINKS_MAX {
                     let message = format!("`{shown}` leads through more than {LINKS_MAX} links, maybe in a circle");
-                    return Err(Refusal::new("outside_reach", message));
+                    return Err(Refusal::new("link_loop", message));
                 }
                 let target = next.read_link().map_err(|error| unreadable(shown, &error))?;
                 ahead.extend(steps(&target));

@@ -8,8 +8,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use ignore::overrides::{Override, OverrideBuilder};
 use ignore::{DirEntry, WalkBuilder};
 
+use super::ignores::Ignores;
 use super::root::Root;
-use super::{Location, Place, names};
+use super::{Location, Place, git_top_level, names};
+use crate::permission::ReadDenials;
 use crate::tool::Refusal;
 
 /// The longest glob that is compiled.
@@ -23,6 +25,8 @@ pub struct Filter {
     pub glob: Option<Glob>,
     /// `None`: as deep as it goes.
     pub depth: Option<usize>,
+    /// What is not shown because a rule denies it.
+    pub read_denials: ReadDenials,
 }
 
 /// A glob as in a `.gitignore` line: without `/` it matches names at any depth, a `!` in front excludes. It never brings
@@ -66,39 +70,81 @@ pub fn base_of(location: &Location) -> PathBuf {
     location.absolute.ancestors().nth(depth).unwrap_or(&location.absolute).to_owned()
 }
 
-/// A walk of the location, and where it counts the secret files it skips.
-pub fn builder(location: &Location, filter: &Filter) -> (WalkBuilder, Arc<AtomicU64>) {
-    let secrets = Arc::new(AtomicU64::new(0));
+/// What a walk left out and did not follow.
+pub struct Omissions {
+    secrets: AtomicU64,
+    denied: AtomicU64,
+    ignores: Option<Ignores>,
+}
+
+impl Omissions {
+    /// The lines that tell of skipped secrets and of ignore files that were not followed, if there were any.
+    pub fn notes(&self) -> Vec<String> {
+        let secrets = match self.secrets.load(Ordering::Relaxed) {
+            0 => None,
+            1 => Some("1 file or folder that may hold secrets was skipped".to_owned()),
+            count => Some(format!("{count} files or folders that may hold secrets were skipped")),
+        };
+        let denied = match self.denied.load(Ordering::Relaxed) {
+            0 => None,
+            1 => Some("1 file or folder that a rule denies was skipped".to_owned()),
+            count => Some(format!("{count} files or folders that a rule denies were skipped")),
+        };
+        secrets.into_iter().chain(denied).chain(self.ignores.as_ref().and_then(Ignores::note)).collect()
+    }
+}
+
+/// A walk of the location, and where it gathers what it leaves out.
+pub fn builder(location: &Location, filter: &Filter) -> (WalkBuilder, Arc<Omissions>) {
+    let ignores = match location.place {
+        Place::Workspace | Place::Outside => Ignores::open(&outermost(location), base_of(location)).ok(),
+        // The session's folder is itself ignored by git; that is no reason to hide it from its own model.
+        Place::Session => None,
+    };
+    let omissions = Arc::new(Omissions { secrets: AtomicU64::new(0), denied: AtomicU64::new(0), ignores });
     let mut walk = WalkBuilder::new(&location.absolute);
-    walk.follow_links(false)
-        .hidden(false)
-        .require_git(false)
+    // The walker's own filters would open ignore files wherever links lead, and read them without a limit.
+    walk.standard_filters(false)
+        .follow_links(false)
         .max_depth(filter.depth)
         .current_dir(base_of(location))
         .sort_by_file_name(std::ffi::OsStr::cmp);
-    if location.place == Place::Session {
-        // The session's folder is itself ignored by git; that is no reason to hide it from its own model.
-        walk.standard_filters(false);
-    }
-    let (counter, start, filter) = (Arc::clone(&secrets), location.absolute.clone(), filter.clone());
-    walk.filter_entry(move |entry| entry.depth() == 0 || enters(entry, &start, &filter, &counter));
-    (walk, secrets)
+    let (gathered, start, filter) = (Arc::clone(&omissions), location.absolute.clone(), filter.clone());
+    walk.filter_entry(move |entry| entry.depth() == 0 || enters(entry, &start, &filter, &gathered));
+    (walk, omissions)
 }
 
-fn enters(entry: &DirEntry, start: &Path, filter: &Filter, secrets: &AtomicU64) -> bool {
+/// The outermost folder whose ignore files count: the top of the repository, or the workspace if that is further out.
+fn outermost(location: &Location) -> PathBuf {
+    let base = match location.place {
+        Place::Workspace | Place::Session => base_of(location),
+        Place::Outside => location.absolute.clone(),
+    };
+    git_top_level(&base).map_or(base.clone(), Path::to_owned)
+}
+
+fn enters(entry: &DirEntry, start: &Path, filter: &Filter, omissions: &Omissions) -> bool {
     let name = entry.file_name();
     if names::is_guarded(name) {
         return false;
     }
+    let is_folder = entry.file_type().is_some_and(|kind| kind.is_dir());
+    if omissions.ignores.as_ref().is_some_and(|ignores| ignores.leaves_out(entry.path(), is_folder)) {
+        return false;
+    }
     let relative = entry.path().strip_prefix(start).unwrap_or(entry.path());
     if names::is_secret(relative) {
-        secrets.fetch_add(1, Ordering::Relaxed);
+        omissions.secrets.fetch_add(1, Ordering::Relaxed);
+        return false;
+    }
+    let denials = &filter.read_denials;
+    if if is_folder { denials.denies_all_below(entry.path()) } else { denials.denies(entry.path()) } {
+        omissions.denied.fetch_add(1, Ordering::Relaxed);
         return false;
     }
     if !filter.hidden && name.as_encoded_bytes().starts_with(b".") {
         return false;
     }
-    let is_folder = entry.file_type().is_some_and(|kind| kind.is_dir());
     !(is_folder && filter.glob.as_ref().is_some_and(|glob| glob.prunes(entry.path())))
 }
 
@@ -116,14 +162,5 @@ pub fn shown_below(location: &Location, relative: &Path) -> String {
         "." => relative.into_owned(),
         shown if relative.is_empty() => shown.to_owned(),
         shown => format!("{}/{relative}", shown.trim_end_matches('/')),
-    }
-}
-
-/// The line that tells of skipped secrets, if any were.
-pub fn secrets_note(secrets: &AtomicU64) -> Option<String> {
-    match secrets.load(Ordering::Relaxed) {
-        0 => None,
-        1 => Some("1 file or folder that may hold secrets was skipped".to_owned()),
-        count => Some(format!("{count} files or folders that may hold secrets were skipped")),
     }
 }

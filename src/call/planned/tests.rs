@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::path::Path;
 use std::sync::Arc;
 
-use super::{Next, OpenOperation, Planned, Situation, plan};
+use super::{CallLimit, Next, OpenOperation, Planned, Situation, plan};
 use crate::call::checked::check;
 use crate::call::repeated::Memory;
 use crate::call::settled::Decisions;
@@ -121,7 +121,7 @@ impl Table {
                 trailing_reads: self.trailing_reads,
                 on_ask: self.on_ask,
                 operations_max: self.operations_max,
-                limit: "the limit",
+                limit: CallLimit::Reply,
             },
         );
         planned.iter().map(brief).collect()

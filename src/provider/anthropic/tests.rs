@@ -44,5 +44,11 @@ fn assistant(text: &str, calls: Vec<ToolCall>, opaque: Option<Value>) -> Message
 }
 
 fn result(id: &str, content: &str, is_error: bool) -> ResultMessage {
-    ResultMessage { call_id: id.to_owned(), name: "read".to_owned(), content: content.to_owned(), is_error }
+    ResultMessage {
+        call_id: id.to_owned(),
+        name: "read".to_owned(),
+        content: content.to_owned(),
+        is_error,
+        images: Vec::new(),
+    }
 }

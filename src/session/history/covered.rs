@@ -234,7 +234,8 @@ pub(super) fn add_written(
     operation: Option<u32>,
     status: ResultStatus,
 ) {
-    let start = progress.operations.get(&operation).and_then(|operation| operation.start.as_ref());
+    let operation = progress.operations.get(&operation).filter(|operation| !operation.is_foreign);
+    let start = operation.and_then(|operation| operation.start.as_ref());
     for file in start.filter(|_| status == ResultStatus::Ok).into_iter().flat_map(|start| &start.files) {
         match &file.sha256_after {
             Some(after) => written.insert(file.path.clone(), after.clone()),

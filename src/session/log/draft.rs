@@ -27,7 +27,8 @@ impl<'a> Draft<'a> {
             .root
             .open_with(&temporary, flags, FILE_MODE)
             .map_err(|error| unwritable(folder, "cannot be written anew", &error))?;
-        let log = Log { file, history: History::checking(), length: 0, synced: 0, broken: None };
+        let path = folder.root.path().join(&temporary);
+        let log = Log { file, path, history: History::checking(), length: 0, synced: 0, broken: None };
         Ok(Self { folder, temporary, log })
     }
 

@@ -204,7 +204,7 @@ impl Screening {
             Record::Summary(_) => self.did(number, format!("{violation}; it is taken out, and what it covers counts")),
             Record::Session(_) | Record::TurnEnd(_) => self.did(number, format!("{violation}; it is taken out")),
             // Whatever it means, it breaks nothing.
-            Record::Unknown => {}
+            Record::Imported(_) | Record::Unknown => {}
         }
     }
 
@@ -249,6 +249,7 @@ fn call_id(record: &Record) -> Option<&str> {
         | Record::TurnEnd(_)
         | Record::Notice(_)
         | Record::Summary(_)
+        | Record::Imported(_)
         | Record::Unknown => None,
     }
 }

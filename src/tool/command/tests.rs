@@ -9,6 +9,8 @@ use crate::interrupt::{Cause, Interrupt};
 use crate::session::folder::SessionFolder;
 use crate::tool::Limits;
 
+static NO_DENIALS: crate::permission::ReadDenials = crate::permission::ReadDenials::NONE;
+
 struct Case {
     folder: tempfile::TempDir,
     workspace: Workspace,
@@ -48,6 +50,7 @@ impl Case {
             limits: &self.limits,
             withheld_variables: &self.withheld,
             fetch_verdict: &|_| crate::permission::HostVerdict::Asks,
+            read_denials: &NO_DENIALS,
             state: None,
         }
     }
@@ -133,14 +136,31 @@ fn a_call_is_assessed_by_what_it_runs_and_where() {
     let assessment = case.assess(&json!({"argv": argv, "cwd": "sub", "stdin": "in"})).expect("it can run");
     let summary = shlex::split(&assessment.summary).expect("a shell can read it");
     assert_eq!(summary, argv);
-    let access = CommandAccess { argv: argv.clone(), stdin: true, background: false, cwd_inside: true };
+    let access =
+        CommandAccess { argv: argv.clone(), stdin: true, background: false, cwd_inside: true, cwd_is_root: false };
     assert_eq!(assessment.accesses, [Access::Command(access)]);
     let preview = Preview::Command { argv, cwd: "sub".to_owned(), stdin: Some("in".to_owned()), background: false };
     assert_eq!(assessment.preview, preview);
 
+    let at_root = case.assess(&json!({"argv": ["ls"]})).expect("it can run");
+    let access = CommandAccess {
+        argv: vec!["ls".to_owned()],
+        stdin: false,
+        background: false,
+        cwd_inside: true,
+        cwd_is_root: true,
+    };
+    assert_eq!(at_root.accesses, [Access::Command(access)]);
+
     let outside = case.assess(&json!({"argv": ["ls"], "cwd": "/"})).expect("it can run");
     assert_eq!(outside.summary, "ls");
-    let access = CommandAccess { argv: vec!["ls".to_owned()], stdin: false, background: false, cwd_inside: false };
+    let access = CommandAccess {
+        argv: vec!["ls".to_owned()],
+        stdin: false,
+        background: false,
+        cwd_inside: false,
+        cwd_is_root: false,
+    };
     assert_eq!(outside.accesses, [Access::Command(access)]);
 }
 
@@ -187,6 +207,32 @@ fn a_program_that_is_not_there_was_not_run() {
     assert_eq!((outcome.status, outcome.code), (ResultStatus::Error, Some("spawn_failed")));
     let expected = "cannot start no-such-program-anywhere: No such file or directory (os error 2); nothing was run";
     assert_eq!(outcome.content, expected);
+    assert_eq!(outcome.detail.as_deref(), Some("check that the program exists and is spelt right"));
+}
+
+#[test]
+fn why_a_program_does_not_start_is_told_by_its_cause() {
+    use std::os::unix::fs::PermissionsExt;
+    let case = Case::new();
+    let root = case.workspace.root.path().to_owned();
+    for (name, text, mode) in [("plain", "x", 0o644), ("lost", "#!/no/such/interpreter\n", 0o755)] {
+        std::fs::write(root.join(name), text).expect("a file");
+        std::fs::set_permissions(root.join(name), std::fs::Permissions::from_mode(mode)).expect("its mode");
+    }
+    std::fs::create_dir(root.join("folder")).expect("a folder");
+    let large = "x".repeat(3 << 20);
+    for (argv, advice) in [
+        (json!(["./missing"]), "check that the program exists"),
+        (json!(["./folder"]), "./folder is a folder, not a program"),
+        (json!(["./plain"]), "./plain may not be executed"),
+        (json!(["./lost"]), "./lost is there, but the interpreter"),
+        (json!(["echo", large]), "give less as arguments"),
+    ] {
+        let outcome = case.run(&json!({"argv": argv}));
+        assert_eq!(outcome.code, Some("spawn_failed"), "{advice}: {}", outcome.content);
+        let detail = outcome.detail.unwrap_or_default();
+        assert!(detail.starts_with(advice), "{detail} does not begin with {advice}");
+    }
 }
 
 #[test]

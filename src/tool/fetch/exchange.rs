@@ -282,6 +282,6 @@ fn value(headers: &HeaderMap, name: &str) -> Option<String> {
 }
 
 fn shorten(words: &str) -> String {
-    let line = words.split_whitespace().collect::<Vec<_>>().join(" ");
+    let line = crate::mask::apply(words).split_whitespace().collect::<Vec<_>>().join(" ");
     line.chars().take(WORDS_CHARACTERS_MAX).collect()
 }

@@ -27,7 +27,10 @@ pub(super) fn shown(content_type: &str) -> String {
     let clean: String =
         content_type.chars().map(|character| if character.is_control() { ' ' } else { character }).collect();
     let clean = clean.trim();
-    if clean.is_empty() { "no type given".to_owned() } else { clean.chars().take(TYPE_CHARACTERS_MAX).collect() }
+    if clean.is_empty() {
+        return "no type given".to_owned();
+    }
+    crate::mask::apply(clean).chars().take(TYPE_CHARACTERS_MAX).collect()
 }
 
 fn is_html(essence: &str) -> bool {

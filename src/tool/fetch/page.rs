@@ -41,6 +41,7 @@ impl Page {
         if self.is_success() {
             return Outcome::ok(format!("[{head}]\n{text}"));
         }
+        let text = crate::mask::apply(&text);
         let excerpt = cut(&text, EXCERPT_BYTES_MAX);
         let cut = if excerpt.len() < text.len() { "\n[...]" } else { "" };
         let outcome = Outcome::error("http_status", format!("[{head}]\n{excerpt}{cut}"));

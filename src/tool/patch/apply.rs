@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::edits::Edit;
+use super::encoding;
 use super::mismatch;
 use super::passage;
 use crate::session::record::{Change, PlannedFile};
@@ -15,6 +16,8 @@ use crate::workspace::{Kind, Location, Place};
 
 /// How large a file may be, before and after.
 pub const FILE_BYTES_MAX: usize = 16 * 1024 * 1024;
+/// How many refusals are told at once; the rest are counted.
+const VIOLATIONS_MAX: usize = 20;
 
 pub type Locations = BTreeMap<String, Result<Location, Refusal>>;
 
@@ -28,6 +31,9 @@ pub struct Content {
     pub executable: bool,
     /// Whether the model may be told of it before anyone is asked.
     pub may_be_told: bool,
+    /// As [`crate::workspace::FileState::identity`]; `None` also where an earlier patch makes it anew.
+    pub identity: Option<(u64, u64)>,
+    pub links: u64,
 }
 
 /// One file that the patch leaves different from what it was.
@@ -42,19 +48,69 @@ pub struct FileChange {
     pub executable: [bool; 2],
     /// The file whose place a new one takes: its [`Location::absolute`] and its [`PlannedFile::path`].
     pub origin: Option<(PathBuf, String)>,
+    /// The number of the last edit that changes it.
+    pub edit: usize,
+    /// What there is to know beyond the diff, in words behind its path.
+    pub notes: Vec<String>,
 }
 
 /// The files that `edits` change, in the order first named; never empty.
-pub fn apply(edits: &[Edit], locations: &Locations, present: &Present<'_>) -> Result<Vec<FileChange>, Refusal> {
+///
+/// What is wrong is told of all edits at once; `edits` are as [`super::edits::parse`] gives them.
+pub fn apply(
+    edits: &[Result<Edit, Refusal>],
+    locations: &Locations,
+    present: &Present<'_>,
+) -> Result<Vec<FileChange>, Refusal> {
     let mut files = Files { locations, present, slots: Vec::new() };
+    let mut violations = Vec::new();
+    // Which edit failed first on a path: those behind it may fail for no other reason.
+    let mut failed: BTreeMap<&str, usize> = BTreeMap::new();
     for (index, edit) in edits.iter().enumerate() {
-        files.edit(index + 1, edit)?;
+        let number = index + 1;
+        let result = match edit {
+            Ok(edit) => files.edit(number, edit).map_err(|refusal| {
+                let first = edit.paths().find_map(|path| failed.get(path).copied());
+                edit.paths().for_each(|path| _ = failed.entry(path).or_insert(number));
+                match first {
+                    Some(first) => Refusal {
+                        message: format!("{} (edit {first} on the same file fails, too)", refusal.message),
+                        ..refusal
+                    },
+                    None => refusal,
+                }
+            }),
+            Err(refusal) => Err(refusal.clone()),
+        };
+        violations.extend(result.err());
+    }
+    violations.extend(files.check_names());
+    if let Some(refusal) = all_of(violations) {
+        return Err(refusal);
     }
     let changes = changes(&files.slots);
     if changes.is_empty() {
         return Err(Refusal::new("no_change", "the edits leave every file as it is"));
     }
     Ok(changes)
+}
+
+/// Several refusals as one; `None` of none. The code is theirs if they have it in common.
+pub(super) fn all_of(mut refusals: Vec<Refusal>) -> Option<Refusal> {
+    if refusals.len() < 2 {
+        return refusals.pop();
+    }
+    let code = refusals[0].code;
+    let code = if refusals.iter().all(|refusal| refusal.code == code) { code } else { "invalid_arguments" };
+    let more = refusals.len().saturating_sub(VIOLATIONS_MAX);
+    let shown = &refusals[..refusals.len() - more];
+    let mut message = shown.iter().map(|refusal| refusal.message.as_str()).collect::<Vec<_>>().join("\n");
+    if more > 0 {
+        message = format!("{message}\nand {more} more");
+    }
+    let details: Vec<&str> = shown.iter().filter_map(|refusal| refusal.detail.as_deref()).collect();
+    let refusal = Refusal::new(code, message);
+    Some(if details.is_empty() { refusal } else { refusal.detail(details.join("; ")) })
 }
 
 /// The 64 hex digits of a content's SHA-256.
@@ -100,7 +156,14 @@ struct Slot {
     may_be_told: bool,
     /// What an earlier edit did to it, if it is gone.
     gone: Option<String>,
-    is_edited: bool,
+    /// The last edit that gave it content, if one did.
+    edited_by: Option<usize>,
+    /// The last edit that changed it in any way.
+    changed_by: usize,
+    identity: Option<(u64, u64)>,
+    links: u64,
+    /// Text that is not ASCII was put among bytes that are not UTF-8.
+    is_mixed: bool,
 }
 
 impl Files<'_> {
@@ -113,7 +176,9 @@ impl Files<'_> {
                 let slot = &mut self.slots[index];
                 slot.now = Some(Arc::from(content.as_bytes()));
                 slot.gone = None;
-                slot.is_edited = true;
+                slot.edited_by = Some(number);
+                slot.changed_by = number;
+                slot.is_mixed = false;
                 Ok(())
             }
             Edit::Delete { path } => {
@@ -122,6 +187,7 @@ impl Files<'_> {
                 slot.now = None;
                 slot.origin = None;
                 slot.gone = Some(format!("edit {number} deletes it"));
+                slot.changed_by = number;
                 Ok(())
             }
             Edit::Move { path, move_to } => self.move_file(number, path, move_to),
@@ -131,17 +197,27 @@ impl Files<'_> {
     fn replace(&mut self, number: usize, path: &str, before: &str, after: &str) -> Result<(), Refusal> {
         let (index, text) = self.existing(number, path)?;
         let slot = &mut self.slots[index];
+        if let Some(name) = encoding::wide(&text) {
+            let shown = &slot.location.shown;
+            let what = format!(
+                "edit {number}: {shown} is {name} text, and a passage is replaced in UTF-8 text alone; convert it \
+                 with a command, or replace the whole with `content`"
+            );
+            return Err(Refusal::new("wrong_encoding", what));
+        }
         let found = passage::replace(&text, before, after).map_err(|why| {
             let shown = &slot.location.shown;
             if slot.may_be_told {
-                mismatch::refusal(&why, number, shown, &text, before, slot.is_edited)
+                mismatch::refusal(&why, number, shown, &text, before, slot.edited_by.is_some())
             } else {
                 mismatch::untold(number, shown)
             }
         })?;
         ensure_size(number, &slot.location, found.len())?;
+        slot.is_mixed |= !after.is_ascii() && std::str::from_utf8(&text).is_err();
         slot.now = Some(Arc::from(found));
-        slot.is_edited = true;
+        slot.edited_by = Some(number);
+        slot.changed_by = number;
         Ok(())
     }
 
@@ -165,11 +241,15 @@ impl Files<'_> {
         source.now = None;
         source.origin = None;
         source.gone = Some(gone);
+        source.changed_by = number;
+        let is_mixed = source.is_mixed;
         let target = &mut self.slots[to];
         target.now = Some(bytes);
         target.origin = origin;
         target.may_be_told = may_be_told;
         target.gone = None;
+        target.changed_by = number;
+        target.is_mixed = is_mixed;
         Ok(())
     }
 
@@ -200,6 +280,8 @@ impl Files<'_> {
         let is_free = !location.secret && location.place != Place::Outside;
         let may_be_told = is_free && content.as_ref().is_none_or(|content| content.may_be_told);
         let executable = content.as_ref().is_some_and(|content| content.executable);
+        let identity = content.as_ref().and_then(|content| content.identity);
+        let links = content.as_ref().map_or(1, |content| content.links);
         let before = content.map(|content| content.bytes);
         ensure_size(number, location, before.as_ref().map_or(0, |bytes| bytes.len()))?;
         self.slots.push(Slot {
@@ -211,9 +293,30 @@ impl Files<'_> {
             origin: None,
             may_be_told,
             gone: None,
-            is_edited: false,
+            edited_by: None,
+            changed_by: number,
+            identity,
+            links,
+            is_mixed: false,
         });
         Ok(self.slots.len() - 1)
+    }
+
+    /// Content for one file under two of its names: each would become a file of its own.
+    fn check_names(&self) -> Vec<Refusal> {
+        let edited = |slot: &&Slot| slot.identity.is_some() && slot.edited_by.is_some() && slot.now.is_some();
+        let slots: Vec<&Slot> = self.slots.iter().filter(edited).collect();
+        let mut found = Vec::new();
+        for (index, slot) in slots.iter().enumerate() {
+            if let Some(first) = slots[..index].iter().find(|first| first.identity == slot.identity) {
+                let number = slot.edited_by.unwrap_or_default();
+                let (one, other) = (&first.location.shown, &slot.location.shown);
+                let what =
+                    format!("edit {number}: {other} and {one} are two names of one file; edit it by one of them");
+                found.push(Refusal::new("invalid_arguments", what));
+            }
+        }
+        found
     }
 
     /// The slot and the bytes of a file that must be there.
@@ -256,6 +359,27 @@ fn ensure_size(number: usize, location: &Location, bytes: usize) -> Result<(), R
     Err(Refusal::new("too_large", what))
 }
 
+fn notes(slot: &Slot, change: Change) -> Vec<String> {
+    let mut notes = Vec::new();
+    let is_replaced = match change {
+        Change::Update => true,
+        Change::Move => slot.before.is_some(),
+        Change::Add | Change::Delete => false,
+    };
+    if slot.links > 1 && is_replaced {
+        let links = slot.links;
+        notes.push(format!("it is one of {links} names of a file (hard links); the others keep what it held"));
+    }
+    if slot.is_mixed {
+        notes.push("it is not UTF-8, but the new text is, so that it holds two encodings".to_owned());
+    }
+    let wide = |bytes: &Option<Arc<[u8]>>| bytes.as_ref().and_then(|bytes| encoding::wide(bytes));
+    if let (Some(name), None, Some(_)) = (wide(&slot.before), wide(&slot.now), &slot.now) {
+        notes.push(format!("it was {name} text, and is UTF-8 now"));
+    }
+    notes
+}
+
 fn changes(slots: &[Slot]) -> Vec<FileChange> {
     // A file is moved where it ends up as a new one and its old place is empty; only the first new one counts.
     let target_of = |origin: usize| {
@@ -293,6 +417,8 @@ fn changes(slots: &[Slot]) -> Vec<FileChange> {
             after: slot.now.clone(),
             executable: [slot.executable, executable_after],
             origin: slot.origin.map(|origin| (slots[origin].location.absolute.clone(), slots[origin].path.clone())),
+            edit: slot.changed_by,
+            notes: notes(slot, change),
         });
     }
     found

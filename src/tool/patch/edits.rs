@@ -52,8 +52,19 @@ pub enum Edit {
     Move { path: String, move_to: String },
 }
 
-/// The edits of a call, or what is wrong with them.
-pub fn parse(arguments: &Value) -> Result<Vec<Edit>, Refusal> {
+impl Edit {
+    /// The paths that it names, as they were written.
+    pub fn paths(&self) -> impl Iterator<Item = &str> {
+        let (path, other) = match self {
+            Self::Replace { path, .. } | Self::Content { path, .. } | Self::Delete { path } => (path, None),
+            Self::Move { path, move_to } => (path, Some(move_to)),
+        };
+        std::iter::once(path).chain(other).map(String::as_str)
+    }
+}
+
+/// The edits of a call, each or what is wrong with it, so that all that is wrong can be told at once.
+pub fn parse(arguments: &Value) -> Result<Vec<Result<Edit, Refusal>>, Refusal> {
     let arguments = Arguments::deserialize(arguments)
         .map_err(|error| Refusal::new("invalid_arguments", format!("the arguments do not fit: {error}; {FORMS}")))?;
     let count = arguments.edits.len();
@@ -66,7 +77,7 @@ pub fn parse(arguments: &Value) -> Result<Vec<Edit>, Refusal> {
             format!("there are {count} edits, and at most {EDITS_MAX} are allowed in one call; use several calls"),
         ));
     }
-    arguments.edits.into_iter().enumerate().map(|(index, edit)| form(index + 1, edit)).collect()
+    Ok(arguments.edits.into_iter().enumerate().map(|(index, edit)| form(index + 1, edit)).collect())
 }
 
 /// Every path that the arguments name, whether they make sense or not, each once.
@@ -82,6 +93,15 @@ pub fn paths(arguments: &Value) -> Vec<&str> {
         }
     }
     found
+}
+
+/// Whether an edit of a path that `names` means tells by its outcome what is in that file, or gives it another name.
+pub fn reveals(arguments: &Value, names: impl Fn(&str) -> bool) -> bool {
+    let edits = arguments.get("edits").and_then(Value::as_array);
+    edits.into_iter().flatten().take(EDITS_MAX).any(|edit| {
+        let tells = ["before", "move_to"].iter().any(|key| edit.get(key).is_some());
+        tells && edit.get("path").and_then(Value::as_str).is_some_and(&names)
+    })
 }
 
 fn form(number: usize, edit: EditArguments) -> Result<Edit, Refusal> {
@@ -131,6 +151,10 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+
+    fn parse(arguments: &Value) -> Result<Vec<Edit>, Refusal> {
+        super::parse(arguments)?.into_iter().collect()
+    }
 
     #[test]
     fn the_four_forms_are_told_apart() {

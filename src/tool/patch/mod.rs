@@ -9,6 +9,8 @@ pub mod apply;
 pub mod before;
 pub mod diff;
 pub mod edits;
+mod encoding;
+mod extended;
 mod mismatch;
 pub mod nearest;
 pub mod net;
@@ -21,16 +23,16 @@ mod tests;
 pub mod undo;
 pub mod write;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use serde_json::Value;
 
-use self::apply::{Content, FILE_BYTES_MAX, FileChange};
-use super::{Assessment, Effect, LeftFile, Outcome, Overlay, Preview, Refusal, Surroundings, Tool, Work};
-use crate::permission::{Access, WriteAccess};
+use self::apply::{Content, FILE_BYTES_MAX, FileChange, all_of};
+use super::{Assessment, Effect, LeftFile, Moot, Outcome, Overlay, Preview, Refusal, Surroundings, Tool, Work};
+use crate::permission::{Access, ReadAccess, WriteAccess};
 use crate::session::record::{Change, PlannedFile};
-use crate::workspace::{Kind, Location, Place, World};
+use crate::workspace::{Kind, Location, Place, World, walk};
 
 pub const NAME: &str = "patch";
 
@@ -77,14 +79,22 @@ impl Tool for Patch {
     }
 
     fn assess(&self, arguments: &Value, world: &World, overlay: &Overlay) -> Result<Assessment, Refusal> {
-        let changes = changes(arguments, world, overlay)?;
-        let writes: Vec<WriteAccess> = changes.iter().map(|change| access(change, world, overlay)).collect();
+        let changes = match changes(arguments, world, overlay) {
+            Ok(changes) => changes,
+            Err(refusal) => return Ok(failing(arguments, refusal, world, overlay)),
+        };
+        let writes: Vec<WriteAccess> =
+            changes.iter().map(|change| access(&change.location, change.before.is_some(), world, overlay)).collect();
         let files: Vec<PlannedFile> = changes.iter().map(|change| change.planned.clone()).collect();
         let names: Vec<&str> = changes.iter().map(|change| change.location.shown.as_str()).collect();
         Ok(Assessment {
             summary: names.join(", "),
-            preview: Preview::Patch { diff: diff_of(&changes, None), files: files.clone(), why: why(&writes) },
-            accesses: writes.into_iter().map(Access::Write).collect(),
+            preview: Preview::Patch {
+                diff: diff_of(&changes, None),
+                files: files.clone(),
+                why: why(&writes, &changes),
+            },
+            accesses: accesses(arguments, writes, world),
             files,
             after: overlay_of(&changes),
             moot: None,
@@ -122,7 +132,13 @@ pub fn is_stacked_on(later: &[PlannedFile], earlier: &[PlannedFile]) -> bool {
 fn present(location: &Location, world: &World, overlay: &Overlay) -> Result<Option<Content>, Refusal> {
     if let Some(left) = overlay.get(&location.absolute) {
         // It may have been moved here from a place that is not read unasked.
-        let content = |LeftFile { bytes, executable }| Content { bytes, executable, may_be_told: false };
+        let content = |LeftFile { bytes, executable }| Content {
+            bytes,
+            executable,
+            may_be_told: false,
+            identity: None,
+            links: 1,
+        };
         return Ok(left.clone().map(content));
     }
     let state = world.files.get(&location.absolute);
@@ -132,42 +148,105 @@ fn present(location: &Location, world: &World, overlay: &Overlay) -> Result<Opti
         return Err(Refusal::new("io_error", what));
     }
     let executable = state.is_some_and(|state| state.mode & OWNER_EXECUTES != 0);
-    Ok(bytes.map(|bytes| Content { bytes, executable, may_be_told: true }))
+    let identity = state.and_then(|state| state.identity);
+    let links = state.map_or(1, |state| state.links);
+    Ok(bytes.map(|bytes| Content { bytes, executable, may_be_told: true, identity, links }))
 }
 
 /// Refuses what would need one path to be a file and a folder at once.
 fn ensure_no_file_is_a_folder(changes: &[FileChange], overlay: &Overlay) -> Result<(), Refusal> {
-    let mut files: BTreeSet<&Path> =
-        overlay.iter().filter(|(_, bytes)| bytes.is_some()).map(|(path, _)| path.as_path()).collect();
+    // Those of this patch with what they are called and the edit that makes them.
+    let mut files: BTreeMap<&Path, Option<&FileChange>> =
+        overlay.iter().filter(|(_, bytes)| bytes.is_some()).map(|(path, _)| (path.as_path(), None)).collect();
     for change in changes {
         if change.after.is_some() {
-            files.insert(&change.location.absolute);
+            files.insert(&change.location.absolute, Some(change));
         } else {
             files.remove(change.location.absolute.as_path());
         }
     }
     // Paths are ordered by their components: what lies in a folder comes right behind it.
-    for (file, next) in files.iter().zip(files.iter().skip(1)) {
+    let base = changes.first().map(|change| walk::base_of(&change.location)).unwrap_or_default();
+    let shown = |path: &Path, change: Option<&FileChange>| match change {
+        Some(change) => change.location.shown.clone(),
+        None => path.strip_prefix(&base).unwrap_or(path).display().to_string(),
+    };
+    let mut found = Vec::new();
+    for ((file, made), (next, inside)) in files.iter().zip(files.iter().skip(1)) {
         if next.starts_with(file) {
-            let what = format!("{} would lie in {}, which is a file", next.display(), file.display());
-            return Err(Refusal::new("not_a_folder", what));
+            let numbers = [*made, *inside].into_iter().flatten().map(|change| change.edit);
+            let number = numbers.max().map_or(String::new(), |number| format!("edit {number}: "));
+            let (file, next) = (shown(file, *made), shown(next, *inside));
+            let what = format!("{number}{next} would lie in {file}, which is a file by then");
+            found.push(Refusal::new("not_a_folder", what));
         }
     }
-    Ok(())
+    all_of(found).map_or(Ok(()), Err)
 }
 
-fn access(change: &FileChange, world: &World, overlay: &Overlay) -> WriteAccess {
-    let location = &change.location;
+/// A patch that does not fit the files as they are.
+fn failing(arguments: &Value, refusal: Refusal, world: &World, overlay: &Overlay) -> Assessment {
+    let locations = locations(arguments, world);
+    let has_file = |location: &Location| world.files.get(&location.absolute).is_some_and(|state| state.bytes.is_some());
+    let writes: Vec<WriteAccess> =
+        locations.iter().map(|location| access(location, has_file(location), world, overlay)).collect();
+    let names: Vec<&str> = locations.iter().map(|location| location.shown.as_str()).collect();
+    let is_veiled = locations.iter().any(|location| location.secret || location.place == Place::Outside);
+    Assessment {
+        summary: names.join(", "),
+        preview: Preview::Patch { diff: String::new(), files: Vec::new(), why: String::new() },
+        accesses: accesses(arguments, writes, world),
+        files: Vec::new(),
+        after: Overlay::new(),
+        moot: Some(if is_veiled { Moot::Veiled(refusal) } else { Moot::Plain(refusal) }),
+    }
+}
+
+/// What a patch touches, each file once, in the order first named; paths that lead nowhere are left out.
+fn locations<'w>(arguments: &Value, world: &'w World) -> Vec<&'w Location> {
+    let mut found: Vec<&Location> = Vec::new();
+    for written in edits::paths(arguments) {
+        if let Some(Ok(location)) = world.locations.get(written)
+            && !found.iter().any(|known| known.absolute == location.absolute)
+        {
+            found.push(location);
+        }
+    }
+    found
+}
+
+/// The writes, and the reads that come with them: whether a passage is there, and what a file is moved to hold, tells
+/// what is in it. That matters for secrets, and for what a rule keeps from being read.
+fn accesses(arguments: &Value, writes: Vec<WriteAccess>, world: &World) -> Vec<Access> {
+    let read = |location: &Location| {
+        let path = location.absolute.clone();
+        Access::Read(ReadAccess { path, place: location.place, secret: location.secret })
+    };
+    let is_told = |location: &Location| {
+        edits::reveals(
+            arguments,
+            |written| matches!(world.locations.get(written), Some(Ok(named)) if named.absolute == location.absolute),
+        )
+    };
+    let reads = locations(arguments, world)
+        .into_iter()
+        .filter(|location| world.read_denied.contains(&location.absolute) || (location.secret && is_told(location)))
+        .map(read);
+    reads.chain(writes.into_iter().map(Access::Write)).collect()
+}
+
+/// `has_file`: there is a file before the patch.
+fn access(location: &Location, has_file: bool, world: &World, overlay: &Overlay) -> WriteAccess {
     let state = world.files.get(&location.absolute);
     // The overlay has the file only if an earlier patch of the reply may write it; what counts is what it was before.
-    let revertible = match (&change.before, state) {
-        (None, _) => Err("it is a new file".to_owned()),
-        (Some(_), _) if location.place == Place::Outside => Err("it is outside the workspace".to_owned()),
-        (Some(_), Some(state)) if state.bytes.is_some() => state.revertible.clone(),
-        (Some(_), Some(_) | None) if overlay.contains_key(&location.absolute) => {
+    let revertible = match (has_file, state) {
+        (false, _) => Err("it is a new file".to_owned()),
+        (true, _) if location.place == Place::Outside => Err("it is outside the workspace".to_owned()),
+        (true, Some(state)) if state.bytes.is_some() => state.revertible.clone(),
+        (true, Some(_) | None) if overlay.contains_key(&location.absolute) => {
             Err("an earlier patch of the same reply makes it".to_owned())
         }
-        (Some(_), Some(_) | None) => Err("nothing is known of its content".to_owned()),
+        (true, Some(_) | None) => Err("nothing is known of its content".to_owned()),
     };
     let (revertible, why) = match revertible {
         Ok(how) => (Some(how), String::new()),
@@ -184,8 +263,17 @@ fn access(change: &FileChange, world: &World, overlay: &Overlay) -> WriteAccess 
     }
 }
 
-/// Why such a patch asks where no rule allows it; empty where it does not ask by itself.
-fn why(writes: &[WriteAccess]) -> String {
+/// What a person and the model should know beyond the diff.
+fn notes(changes: &[FileChange]) -> Vec<String> {
+    let of = |change: &FileChange| {
+        let path = change.planned.path.clone();
+        change.notes.iter().map(move |note| format!("{path}: {note}")).collect::<Vec<_>>()
+    };
+    changes.iter().flat_map(of).collect()
+}
+
+/// Why such a patch asks where no rule allows it, and what else there is to know; empty where there is neither.
+fn why(writes: &[WriteAccess], changes: &[FileChange]) -> String {
     let reason = |write: &WriteAccess| -> Option<String> {
         let why = match &write.never {
             Some(never) => never,
@@ -195,7 +283,7 @@ fn why(writes: &[WriteAccess]) -> String {
         };
         Some(format!("{}: {why}", write.shown))
     };
-    writes.iter().filter_map(reason).collect::<Vec<_>>().join("; ")
+    writes.iter().filter_map(reason).chain(notes(changes)).collect::<Vec<_>>().join("; ")
 }
 
 /// Whether this is the old name of a moved file, whose new name is a change of its own.

@@ -27,6 +27,8 @@ pub struct Nearest {
 
 /// The place in `text` that is most like `passage`, if any is.
 pub fn find(text: &[u8], passage: &str) -> Option<Nearest> {
+    // Before a line is cut: part of a key would not be known for one.
+    let text = &*crate::mask::apply_bytes(text);
     let lines: Vec<String> = text.split(|byte| *byte == b'\n').take(LINES_MAX).map(shortened).collect();
     let wanted: Vec<String> =
         passage.trim_end().lines().take(PASSAGE_LINES_MAX).map(|line| shortened(line.as_bytes())).collect();
@@ -79,6 +81,16 @@ mod tests {
     use super::*;
 
     const TEXT: &[u8] = b"fn one() {\n    start(1);\n}\n\nfn two() {\r\n    finish(22);\r\n}\r\n";
+
+    #[test]
+    fn a_key_is_masked_before_its_line_is_cut() {
+        crate::mask::register("TEST_NEAREST_KEY", "sk-nearest-0123456789");
+        for before in 170..LINE_CHARACTERS_MAX {
+            let text = format!("{}sk-nearest-0123456789\n", "x".repeat(before));
+            let near = find(text.as_bytes(), &"x".repeat(before - 1)).expect("it is near");
+            assert!(!near.shown.contains("sk-"), "{before}: {}", near.shown);
+        }
+    }
 
     #[test]
     fn the_likest_place_is_found() {

@@ -54,7 +54,13 @@ fn prepared<'w>(work: &'w Work<'_>) -> Result<(Places<'w>, Present, Vec<FileChan
 
 fn content((bytes, attributes): &(Arc<[u8]>, Attributes)) -> Content {
     let executable = attributes.mode & super::OWNER_EXECUTES != 0;
-    Content { bytes: bytes.clone(), executable, may_be_told: true }
+    Content {
+        bytes: bytes.clone(),
+        executable,
+        may_be_told: true,
+        identity: attributes.identity,
+        links: attributes.links,
+    }
 }
 
 fn ensure_as_permitted(files: &[PlannedFile], places: &Places<'_>) -> Result<(), Refusal> {
@@ -74,7 +80,7 @@ fn stale(path: &str, why: &str) -> Refusal {
 }
 
 fn written(work: &Work<'_>, places: &Places<'_>, present: &Present, changes: &[FileChange]) -> Outcome {
-    let attributes = |path: &Path| present.get(path).and_then(|found| found.as_ref()).map(|(_, found)| *found);
+    let attributes = |path: &Path| present.get(path).and_then(|found| found.as_ref()).map(|(_, found)| found.clone());
     if let Some(session) = work.surroundings.session {
         let image = |change: &FileChange| Image {
             planned: change.planned.clone(),
@@ -99,7 +105,8 @@ fn written(work: &Work<'_>, places: &Places<'_>, present: &Present, changes: &[F
             // A moved file has two names, and is one file.
             let count = changes.iter().filter(|change| !super::is_moved_away(change)).count();
             let files = if count == 1 { "file" } else { "files" };
-            Outcome::ok(format!("{count} {files} changed\n\n{}", super::diff_of(changes, Some(WITHHELD))))
+            let notes: String = super::notes(changes).into_iter().map(|note| format!("\n[{note}]")).collect();
+            Outcome::ok(format!("{count} {files} changed{notes}\n\n{}", super::diff_of(changes, Some(WITHHELD))))
         }
         Err(Failure::Unchanged(reason)) => {
             if let Some(session) = work.surroundings.session {

@@ -112,7 +112,7 @@ pub fn put_back(restorations: &[Restoration], places: &Places<'_>) -> io::Result
             path: one.path.clone(),
             before: one.now.clone(),
             after: one.to.clone(),
-            attributes: one.mode.map(|mode| Attributes { mode, owner: None }),
+            attributes: one.mode.map(Attributes::of_mode),
         })
         .collect();
     write_all(places, &writes).map_err(|failure| match failure {

@@ -10,9 +10,10 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use rustix::fs::{FileType, Stat};
+use rustix::fs::FileType;
 
 use super::apply::FILE_BYTES_MAX;
+use super::extended::Extended;
 use crate::workspace::Workspace;
 use crate::workspace::root::Root;
 
@@ -39,11 +40,36 @@ pub struct FileWrite {
 }
 
 /// What a file keeps when its content is replaced.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Attributes {
     pub mode: u32,
     /// User and group, kept where the system lets us.
     pub owner: Option<(u32, u32)>,
+    /// Its access list and extended attributes; `None`: not known, so that a new file has what its folder gives it.
+    pub extended: Option<Extended>,
+    /// How many names the file has. A file that is replaced leaves its other names behind.
+    pub links: u64,
+    /// Its device and number; `None`: not known.
+    pub identity: Option<(u64, u64)>,
+}
+
+impl Attributes {
+    /// Those of a file of which only the mode is known.
+    pub fn of_mode(mode: u32) -> Self {
+        Self { mode, owner: None, extended: None, links: 1, identity: None }
+    }
+
+    fn load(file: &File) -> io::Result<Self> {
+        use std::os::unix::fs::MetadataExt;
+        let metadata = file.metadata()?;
+        Ok(Self {
+            mode: metadata.mode() & MODE_BITS,
+            owner: Some((metadata.uid(), metadata.gid())),
+            extended: Some(Extended::load(file)?),
+            links: metadata.nlink(),
+            identity: Some((metadata.dev(), metadata.ino())),
+        })
+    }
 }
 
 /// Why the files were not all written.
@@ -106,7 +132,22 @@ impl<'a> Places<'a> {
         if !FileType::from_raw_mode(stat.st_mode).is_file() {
             return Err(io::Error::other("it is not a regular file"));
         }
-        Ok(Some((Arc::from(root.read(relative, FILE_BYTES_MAX as u64)?), attributes_of(&stat))))
+        let file = root.open_file(relative)?;
+        let attributes = Attributes::load(&file)?;
+        Ok(Some((Arc::from(root.read(relative, FILE_BYTES_MAX as u64)?), attributes)))
+    }
+
+    /// The attributes alone.
+    fn attributes(&self, path: &str) -> io::Result<Option<Attributes>> {
+        let (root, relative) = self.of(path);
+        match root.metadata(relative) {
+            Ok(stat) if !FileType::from_raw_mode(stat.st_mode).is_file() => {
+                Err(io::Error::other("it is not a regular file"))
+            }
+            Ok(_) => Attributes::load(&root.open_file(relative)?).map(Some),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(error),
+        }
     }
 }
 
@@ -156,10 +197,6 @@ fn states(places: &Places<'_>, writes: &[FileWrite]) -> Vec<(String, State)> {
         .collect()
 }
 
-fn attributes_of(stat: &Stat) -> Attributes {
-    Attributes { mode: stat.st_mode & MODE_BITS, owner: Some((stat.st_uid, stat.st_gid)) }
-}
-
 struct Job<'a> {
     places: &'a Places<'a>,
     writes: &'a [FileWrite],
@@ -185,16 +222,12 @@ impl<'a> Job<'a> {
             if write.before.is_none() {
                 self.make_folders(root, relative).map_err(fail)?;
             }
-            let present = match root.metadata(relative) {
-                Ok(stat) => Some(attributes_of(&stat)),
-                Err(error) if error.kind() == io::ErrorKind::NotFound => None,
-                Err(error) => return Err(fail(error)),
-            };
+            let present = places.attributes(&write.path).map_err(fail)?;
             // Noted before it is filled, so that it is discarded if filling fails.
             let temporary = write.after.as_ref().map(|_| self.temporary_name(relative));
-            self.prepared.push(Prepared { temporary: temporary.clone(), attributes: present });
+            self.prepared.push(Prepared { temporary: temporary.clone(), attributes: present.clone() });
             if let (Some(temporary), Some(bytes)) = (&temporary, &write.after) {
-                fill(root, temporary, bytes, present.or(write.attributes)).map_err(fail)?;
+                fill(root, temporary, bytes, present.as_ref().or(write.attributes.as_ref())).map_err(fail)?;
             }
         }
         Ok(())
@@ -259,7 +292,7 @@ impl<'a> Job<'a> {
             let restored = match &write.before {
                 Some(bytes) => {
                     let temporary = self.temporary_name(relative);
-                    let filled = fill(root, &temporary, bytes, self.prepared[index].attributes);
+                    let filled = fill(root, &temporary, bytes, self.prepared[index].attributes.as_ref());
                     filled.and_then(|()| root.rename(&temporary, relative)).inspect_err(|_| {
                         let _ = root.remove_file(&temporary);
                     })
@@ -301,7 +334,7 @@ fn ensure_unchanged(places: &Places<'_>, write: &FileWrite) -> io::Result<()> {
 }
 
 /// Writes a new file and syncs it; its mode is final before the first byte of content could be read by others.
-fn fill(root: &Root, temporary: &Path, bytes: &[u8], attributes: Option<Attributes>) -> io::Result<()> {
+fn fill(root: &Root, temporary: &Path, bytes: &[u8], attributes: Option<&Attributes>) -> io::Result<()> {
     let mode = if attributes.is_some() { TEMPORARY_MODE } else { NEW_FILE_MODE };
     let mut file = root.create_new(temporary, mode)?;
     file.write_all(bytes)?;
@@ -311,7 +344,7 @@ fn fill(root: &Root, temporary: &Path, bytes: &[u8], attributes: Option<Attribut
     file.sync_all()
 }
 
-fn give(file: &File, attributes: Attributes) -> io::Result<()> {
+fn give(file: &File, attributes: &Attributes) -> io::Result<()> {
     use std::os::unix::fs::MetadataExt;
     let mut bits = attributes.mode & MODE_BITS;
     if let Some((user, group)) = attributes.owner {
@@ -324,7 +357,12 @@ fn give(file: &File, attributes: Attributes) -> io::Result<()> {
             bits &= PLAIN_MODE_BITS;
         }
     }
-    file.set_permissions(std::fs::Permissions::from_mode(bits))
+    file.set_permissions(std::fs::Permissions::from_mode(bits))?;
+    match &attributes.extended {
+        // Last, because changing the mode changes an access list.
+        Some(extended) => extended.give(file),
+        None => Ok(()),
+    }
 }
 
 fn folder_of(relative: &Path) -> &Path {

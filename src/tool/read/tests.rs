@@ -118,7 +118,7 @@ fn outside_and_secrets_are_named_as_such() {
         assert_eq!(assessed.accesses, [Access::Read(access)], "{written}");
         assert!(matches!(&assessed.preview, Preview::Read { why: said, .. } if said == why), "{written}");
     }
-    let moot = |path: &str| scene.assess(&read, &json!({"path": path})).unwrap().moot.map(|moot| moot.code);
+    let moot = |path: &str| scene.assess(&read, &json!({"path": path})).unwrap().moot.map(|moot| moot.refusal().code);
     assert_eq!(moot("../outside/none"), Some("not_found"));
     assert_eq!(moot(".env.none"), Some("not_found"));
     assert_eq!(moot("none"), None, "a call before it may still make it");
@@ -150,4 +150,33 @@ fn what_was_judged_is_what_is_read() {
     fs_err::remove_file(scene.path("b")).unwrap();
     fs_err::create_dir(scene.path("b")).unwrap();
     assert_eq!(scene.run_on(&read, &file, &worlds[1]).code, Some("stale"));
+}
+
+#[test]
+fn a_key_is_masked_before_its_line_is_cut() {
+    crate::mask::register("TEST_READ_KEY", "sk-read-0123456789");
+    let scene = Scene::new(&[]);
+    for before in super::lines::LINE_BYTES_MAX - 25..super::lines::LINE_BYTES_MAX {
+        scene.write("f", format!("{}sk-read-0123456789\nsecond\n", "x".repeat(before)));
+        let outcome = scene.run(&Read::new(), &json!({"path": "f"}));
+        assert!(!outcome.content.contains("sk-"), "{before}");
+    }
+    // At the border of what is read at a time.
+    scene.write("f", format!("{}\nsk-read-0123456789\n", "x".repeat(CHUNK_BYTES - 10)));
+    let outcome = scene.run(&Read::new(), &json!({"path": "f", "start_line": 2}));
+    assert_eq!(outcome.content, "f: 2 lines, 2-2 shown\n2\t[TEST_READ_KEY masked]");
+}
+
+#[test]
+fn numbers_that_no_argument_holds_are_refused_by_their_places() {
+    let schema = crate::call::validation::Schema::compile(Read::new().parameters()).unwrap();
+    for number in [json!(1e23), json!(18_446_744_073_709_551_616.0), json!(u64::MAX)] {
+        let arguments = json!({"path": "a", "start_line": number, "end_line": number});
+        let violations = schema.check_violations(&arguments);
+        let mut places: Vec<&str> = violations.iter().filter_map(|one| one.split(':').next()).collect();
+        places.sort_unstable();
+        assert_eq!(places, ["`end_line`", "`start_line`"], "{violations:?}");
+    }
+    let largest = json!({"path": "a", "start_line": (1_u64 << 53) - 1});
+    assert!(schema.check_violations(&largest).is_empty() && target::arguments::<Arguments>(&largest).is_ok());
 }

@@ -1,7 +1,9 @@
 //! One file: its matching lines and those around them, kept as far as a result can show them.
 
+use std::cell::RefCell;
 use std::fs::File;
 use std::io::{self, Read};
+use std::rc::Rc;
 
 use grep_matcher::Matcher;
 use grep_regex::RegexMatcher;
@@ -9,14 +11,16 @@ use grep_searcher::{
     BinaryDetection, Searcher, SearcherBuilder, Sink, SinkContext, SinkContextKind, SinkFinish, SinkMatch,
 };
 
+use super::pieces::{Borders, Pieces};
 use crate::interrupt::Interrupt;
+use crate::mask;
 use crate::tool::read::at_character_border;
 
 /// How much of one line is shown.
 const LINE_BYTES_MAX: usize = 500;
 /// How much is shown before a match that lies far behind in its line.
 const BEFORE_MATCH_BYTES: usize = 100;
-/// The longest line, with its context, that is searched.
+/// Room for the longest piece of a line, with as many around it as can be asked for.
 const HEAP_BYTES_MAX: usize = 64 * 1024 * 1024;
 
 pub(super) struct Query {
@@ -34,8 +38,10 @@ pub(super) struct Query {
 #[derive(Debug, Default)]
 pub(super) struct Found {
     pub(super) matches: u64,
-    /// It holds NUL bytes; what matches before the first one says nothing.
+    /// It holds NUL bytes: the search ended before the first one. Its lines are not shown.
     pub(super) binary: bool,
+    /// Some line was so long that it was searched in pieces.
+    pub(super) in_pieces: bool,
     lines: Vec<Line>,
     /// Of the lines that are kept.
     bytes: usize,
@@ -50,7 +56,7 @@ enum Line {
 
 impl Found {
     pub(super) fn is_nothing(&self) -> bool {
-        self.matches == 0 && !self.binary
+        self.matches == 0 && !self.binary && !self.in_pieces
     }
 
     /// Adds its lines to a result: at most `matches_max` matches in at most `bytes_max` bytes, but always one match if
@@ -102,8 +108,10 @@ pub(super) fn search(query: &Query, file: File, interrupt: &Interrupt) -> io::Re
         .heap_limit(Some(HEAP_BYTES_MAX))
         .binary_detection(BinaryDetection::quit(0))
         .build();
-    let mut collect = Collect { query, found: Found::default() };
-    searcher.search_reader(&query.matcher, Interruptible { file, interrupt }, &mut collect)?;
+    let borders: Rc<RefCell<Borders>> = Rc::default();
+    let lines = Pieces::new(Interruptible { file, interrupt }, Rc::clone(&borders));
+    let mut collect = Collect { query, found: Found::default(), borders, last_number: 0, last_shown: 0 };
+    searcher.search_reader(&query.matcher, lines, &mut collect)?;
     Ok(collect.found)
 }
 
@@ -125,6 +133,11 @@ impl Read for Interruptible<'_> {
 struct Collect<'q> {
     query: &'q Query,
     found: Found,
+    borders: Rc<RefCell<Borders>>,
+    /// The last line that matched.
+    last_number: u64,
+    /// The last line that was kept: the pieces of one line are shown once.
+    last_shown: u64,
 }
 
 impl Collect<'_> {
@@ -146,12 +159,25 @@ impl Sink for Collect<'_> {
     type Error = io::Error;
 
     fn matched(&mut self, _: &Searcher, matched: &SinkMatch<'_>) -> io::Result<bool> {
+        let handed_on = matched.line_number().unwrap_or_default();
+        let line = without_end(matched.bytes());
+        let (number, start, offset) = {
+            let borders = self.borders.borrow();
+            let piece = borders.piece(handed_on);
+            let (is_first, is_last) = piece.map_or((true, true), |piece| (piece.offset == 0, piece.is_last));
+            let start = match_in_piece(&self.query.matcher, line, is_first, is_last);
+            (borders.number(handed_on), start, piece.map_or(0, |piece| piece.offset))
+        };
+        let Some(start) = start else { return Ok(true) };
+        if number == self.last_number {
+            // Another piece of a line that matched.
+            return Ok(true);
+        }
+        self.last_number = number;
         self.found.matches += 1;
         if self.keeps() {
-            let line = without_end(matched.bytes());
-            let start = self.query.matcher.find(line).ok().flatten().map_or(0, |found| found.start());
-            let number = matched.line_number().unwrap_or_default();
-            self.keep(Line::Match(number, shown(line, start)));
+            self.last_shown = number;
+            self.keep(Line::Match(number, shown(&self.query.matcher, line, start, offset)));
         }
         Ok(self.found.matches <= self.query.counted_max)
     }
@@ -160,9 +186,10 @@ impl Sink for Collect<'_> {
         match context.kind() {
             SinkContextKind::Before | SinkContextKind::After | SinkContextKind::Other => {}
         }
-        if self.keeps() {
-            let number = context.line_number().unwrap_or_default();
-            self.keep(Line::Context(number, shown(without_end(context.bytes()), 0)));
+        let number = self.borders.borrow().number(context.line_number().unwrap_or_default());
+        if self.keeps() && number != self.last_shown {
+            self.last_shown = number;
+            self.keep(Line::Context(number, shown(&self.query.matcher, without_end(context.bytes()), 0, 0)));
         }
         Ok(true)
     }
@@ -176,8 +203,10 @@ impl Sink for Collect<'_> {
 
     fn finish(&mut self, _: &Searcher, finish: &SinkFinish) -> io::Result<()> {
         if finish.binary_byte_offset().is_some() {
-            self.found = Found { binary: true, ..Found::default() };
+            self.found.binary = true;
+            self.found.lines.clear();
         }
+        self.found.in_pieces = !self.borders.borrow().is_empty();
         Ok(())
     }
 }
@@ -187,9 +216,33 @@ fn without_end(line: &[u8]) -> &[u8] {
     line.strip_suffix(b"\r").unwrap_or(line)
 }
 
-/// The part of a line around its match, at character borders.
-fn shown(line: &[u8], match_start: usize) -> String {
-    if line.len() <= LINE_BYTES_MAX {
+/// Where the first match begins that is no artefact of the line's having been cut: one that begins at the cut belongs to
+/// the piece before, and one that ends at the cut must hold whatever follows.
+fn match_in_piece(matcher: &RegexMatcher, piece: &[u8], is_first: bool, is_last: bool) -> Option<usize> {
+    let from = if is_first { 0 } else { 1.min(piece.len()) };
+    let found = matcher.find_at(piece, from).ok().flatten()?;
+    if is_last || found.end() < piece.len() {
+        return Some(found.start());
+    }
+    let longer = [piece, b"x"].concat();
+    matcher.find_at(&longer, from).ok().flatten().map(|found| found.start()).filter(|start| *start < piece.len())
+}
+
+/// The part of a line around its match, at character borders; `offset` is where `line` begins, if it is a piece of one.
+fn shown(matcher: &RegexMatcher, line: &[u8], match_start: usize, offset: u64) -> String {
+    // Before the line is cut: part of a key would not be known for one.
+    let masked = mask::apply_bytes(line);
+    let match_start = match &masked {
+        std::borrow::Cow::Borrowed(_) => match_start,
+        std::borrow::Cow::Owned(masked) => matcher
+            .find_at(masked, match_start.min(masked.len()))
+            .ok()
+            .flatten()
+            .or_else(|| matcher.find(masked).ok().flatten())
+            .map_or(0, |found| found.start()),
+    };
+    let line = &*masked;
+    if line.len() <= LINE_BYTES_MAX && offset == 0 {
         return String::from_utf8_lossy(line).into_owned();
     }
     let mut from = match_start.saturating_sub(BEFORE_MATCH_BYTES);
@@ -199,7 +252,8 @@ fn shown(line: &[u8], match_start: usize) -> String {
     // Up to three continuation bytes belong to a character before.
     from += line[from..].iter().take(3).take_while(|byte| (0x80..=0xBF).contains(*byte)).count();
     let part = at_character_border(&line[from..line.len().min(from + LINE_BYTES_MAX)]);
-    let before = if from > 0 { format!("[{from} bytes] ") } else { String::new() };
+    let left_out = offset + from as u64;
+    let before = if left_out > 0 { format!("[{left_out} bytes] ") } else { String::new() };
     let rest = line.len() - from - part.len();
     let after = if rest > 0 { format!(" [{rest} bytes]") } else { String::new() };
     format!("{before}{}{after}", String::from_utf8_lossy(part))

@@ -96,12 +96,79 @@ fn long_lines_are_cut_around_the_match() {
 fn binary_files_are_left_out() {
     let scene = Scene::new(&[("text", "needle\n")]);
     scene.write("blob", b"needle\n\0needle\n");
-    finds(&scene, &json!({"pattern": "needle"}), &["text:1:needle", "[1 binary file left out]"]);
+    finds(&scene, &json!({"pattern": "needle"}), &["text:1:needle", "[1 binary file was not searched: blob]"]);
+    finds(&scene, &json!({"pattern": "needle", "path": "blob"}), &["[blob is a binary file, and was not searched]"]);
+    scene.write("late", [b"needle\n".as_slice(), &b"x\n".repeat(1 << 20), b"\0"].concat());
     finds(
         &scene,
-        &json!({"pattern": "needle", "path": "blob"}),
-        &["no match for \"needle\" in blob", "[blob is a binary file]"],
+        &json!({"pattern": "needle", "path": "late"}),
+        &["[a match before the first NUL byte of a binary file, not shown: late]"],
     );
+    fs_err::remove_file(scene.path("late")).unwrap();
+    for number in 0..7 {
+        scene.write(&format!("more{number}"), b"\0");
+    }
+    finds(
+        &scene,
+        &json!({"pattern": "other"}),
+        &[
+            "no match for \"other\" in the text of . that was searched",
+            "[8 binary files were not searched: blob, more0, more1, more2, more3 and 3 more]",
+        ],
+    );
+}
+
+#[test]
+fn lines_of_any_length_are_searched() {
+    let scene = Scene::new(&[("short", "needle\n")]);
+    let pieces = format!(
+        "[lines over {PIECE_BYTES} bytes were searched in pieces, and a match longer than {OVERLAP_BYTES} bytes may be \
+         missing: long]"
+    );
+    // Across the border of two pieces, far behind it, and at the end.
+    for at in [PIECE_BYTES - 3, 5 * PIECE_BYTES + 7, 40 * PIECE_BYTES] {
+        let mut line = vec![b'x'; at];
+        line.extend_from_slice(b"needle");
+        line.resize(line.len().max(40 * PIECE_BYTES), b'x');
+        scene.write("long", [b"first\n", line.as_slice(), b"\nneedle behind\n"].concat());
+        let outcome = scene.run(&Search::new(), &json!({"pattern": "needle"}));
+        let lines: Vec<&str> = outcome.content.lines().collect();
+        assert_eq!(lines.len(), 4, "{}", outcome.content);
+        assert!(lines[0].starts_with("long:2:[") && lines[0].contains("needle"), "{}", lines[0]);
+        assert_eq!(&lines[1..], ["long:3:needle behind", "short:1:needle", &pieces]);
+        let count = lines[0]["long:2:[".len()..].split(' ').next().unwrap().parse::<usize>().unwrap();
+        assert_eq!(count + lines[0].find("needle").unwrap() - lines[0].find("] ").unwrap() - 2, at);
+    }
+    // What is only at the border of a piece is no match.
+    for pattern in ["^x+y", "^needle", "first$|x$", "^xx$"] {
+        let expected = if pattern.starts_with('f') { vec!["long:1:first", "long:2:"] } else { vec!["no match"] };
+        let mut line = vec![b'x'; 3 * PIECE_BYTES];
+        if !pattern.starts_with('f') {
+            line.push(b'z');
+        }
+        scene.write("long", [b"first\n", line.as_slice(), b"\n"].concat());
+        let outcome = scene.run(&Search::new(), &json!({"pattern": pattern, "path": "long", "context": 0}));
+        for (line, expected) in outcome.content.lines().zip(expected) {
+            assert!(line.starts_with(expected), "{pattern}: {line}");
+        }
+    }
+    let around = scene.run(&Search::new(), &json!({"pattern": "first", "path": "long", "context": 20}));
+    assert!(around.content.starts_with("long:1:first\nlong-2-xxx"), "{}", around.content);
+    assert_eq!(around.content.lines().count(), 3, "{}", around.content);
+}
+
+#[test]
+fn a_key_is_masked_before_its_line_is_cut() {
+    crate::mask::register("TEST_SEARCH_KEY", "sk-search-0123456789");
+    let scene = Scene::new(&[]);
+    for before in 480..500 {
+        scene.write("f", format!("needle{}sk-search-0123456789\n", "x".repeat(before - 6)));
+        let outcome = scene.run(&Search::new(), &json!({"pattern": "needle"}));
+        assert!(!outcome.content.contains("sk-"), "{before}: {}", outcome.content);
+        scene.write("f", format!("sk-search-0123456789{}needle\n", "x".repeat(before - 400)));
+        let outcome = scene.run(&Search::new(), &json!({"pattern": "needle$"}));
+        assert!(!outcome.content.contains("0123456789") && outcome.content.contains("needle"), "{}", outcome.content);
+    }
 }
 
 #[test]

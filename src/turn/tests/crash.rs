@@ -18,6 +18,7 @@ use crate::session::record::{
 };
 use crate::tool::patch::recover::Recovery;
 use crate::turn::decisions::is_answered;
+use crate::turn::images::Images;
 use crate::turn::prompt::build_messages;
 use crate::turn::resume::repair_orphaned_tool_calls;
 
@@ -401,7 +402,7 @@ fn ensure_sound(house: &House, before: &Disk) {
 
 /// Whoever begins at the last summary knows the same as whoever has read everything.
 fn ensure_loaded_alike(loaded: &History, whole: &History) {
-    assert_eq!(build_messages(loaded), build_messages(whole));
+    assert_eq!(build_messages(loaded, Images::none()), build_messages(whole, Images::none()));
     assert_eq!((loaded.turn(), loaded.next_round()), (whole.turn(), whole.next_round()));
     assert_eq!((loaded.reply_count(), loaded.call_count()), (whole.reply_count(), whole.call_count()));
     assert_eq!((loaded.spent(), loaded.spent_before_limits()), (whole.spent(), whole.spent_before_limits()));

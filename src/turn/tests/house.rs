@@ -359,6 +359,7 @@ impl House {
                 model_name: "model".to_owned(),
                 context_tokens: None,
                 takes_no_choice: true,
+                takes_images: false,
                 key_variables: Vec::new(),
             },
             rules: Rules::new(self.workspace.root.path(), rules),

@@ -33,11 +33,16 @@ fn calls_beyond_those_of_the_turn_end_it_and_limits_are_fresh_on_resume() {
     let house = House::new(plot.then(&[("peek", OK)]).rule("poke", true).with(|settings| settings.max_tool_calls = 2));
     let result = house.tell("go");
     assert_eq!((result.exit_code, result.rounds, result.tool_calls), (14, Some(2), Some(3)));
-    assert_eq!(house.results(), ["call_1 ok", "call_2 ok", "call_3 error limit"]);
+    assert_eq!(house.results(), ["call_1 ok", "call_2 ok", "call_3 error turn_limit"]);
     assert_eq!(house.record_lines().last().unwrap(), "turn_end limit_reached tool_calls");
     // Two more fit, and the third is one too many.
     assert_eq!(house.resume().unwrap().exit_code, 14);
-    assert_eq!(house.results()[3..], ["call_4 ok", "call_5 ok", "call_6 error limit"], "{:#?}", house.record_lines());
+    assert_eq!(
+        house.results()[3..],
+        ["call_4 ok", "call_5 ok", "call_6 error turn_limit"],
+        "{:#?}",
+        house.record_lines()
+    );
     assert_eq!(house.resume().unwrap().exit_code, 0);
     assert_eq!(house.effects(), ["call_1", "call_2", "call_4"]);
     house.ensure_no_faults();
@@ -55,10 +60,10 @@ fn a_limit_behind_a_call_that_asks_is_told_at_once_and_ends_the_turn_after_the_d
     let calls = [("poke", OK), ("peek", OK), ("peek", OK), ("poke", OK)];
     let house = House::new(Plot::new(&calls).with(|settings| settings.max_tool_calls = 2));
     assert_eq!(house.tell("go").exit_code, 10);
-    assert_eq!(house.results(), ["call_1 open", "call_2 open", "call_3 error limit", "call_4 error limit"]);
+    assert_eq!(house.results(), ["call_1 open", "call_2 open", "call_3 error turn_limit", "call_4 error turn_limit"]);
     let result = house.approve(&[]).unwrap();
     assert_eq!((result.exit_code, result.rounds), (14, Some(1)));
-    assert_eq!(house.results(), ["call_1 ok", "call_2 ok", "call_3 error limit", "call_4 error limit"]);
+    assert_eq!(house.results(), ["call_1 ok", "call_2 ok", "call_3 error turn_limit", "call_4 error turn_limit"]);
     assert!(house.pending().is_none());
     assert_eq!(house.resume().unwrap().exit_code, 0);
     house.ensure_no_faults();

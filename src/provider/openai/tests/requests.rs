@@ -25,6 +25,7 @@ fn results(ids: &[&str]) -> Message {
         name: "read".to_owned(),
         content: format!("result of {id}"),
         is_error: false,
+        images: Vec::new(),
     };
     Message::Results(ids.iter().map(result).collect())
 }

@@ -95,7 +95,7 @@ impl Sink {
     fn finish(self) -> String {
         let state = self.state.into_inner();
         let title = state.title.unwrap_or_default().split_whitespace().collect::<Vec<_>>().join(" ");
-        let title: String = title.chars().take(TITLE_CHARACTERS_MAX).collect();
+        let title: String = crate::mask::apply(&title).chars().take(TITLE_CHARACTERS_MAX).collect();
         let body = state.clean.finish();
         let mut clean = Clean::default();
         clean.start("h1");

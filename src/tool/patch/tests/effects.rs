@@ -26,6 +26,60 @@ fn modes_and_links_are_kept() {
 }
 
 #[test]
+fn names_of_one_file_are_known() {
+    let case = Case::new(&[("a", b"1\n2\n"), ("c", b"x\n")]);
+    fs_err::hard_link(case.path("a"), case.path("b")).unwrap();
+    let both = edits(&json!([
+        {"path": "a", "before": "1", "after": "one"},
+        {"path": "b", "before": "2", "after": "two"},
+    ]));
+    let refusal = case.assess(&both).unwrap_err();
+    assert_eq!(refusal.message, "edit 2: b and a are two names of one file; edit it by one of them");
+    let note = "a: it is one of 2 names of a file (hard links); the others keep what it held";
+    let one = edits(&json!([{"path": "a", "before": "1", "after": "one"}, {"path": "c", "content": "y\n"}]));
+    let Preview::Patch { why, .. } = case.assess(&one).unwrap().preview else { panic!("it is a patch") };
+    assert!(why.ends_with(note), "{why}");
+    let outcome = case.run(&one);
+    assert!(outcome.content.starts_with(&format!("2 files changed\n[{note}]\n\n")), "{}", outcome.content);
+    assert_eq!((case.read("a").unwrap(), case.read("b").unwrap()), (b"one\n2\n".to_vec(), b"1\n2\n".to_vec()));
+    // They are two files now.
+    assert_eq!(case.run(&edits(&json!([{"path": "a", "content": "p"}, {"path": "b", "content": "q"}]))).code, None);
+}
+
+#[test]
+fn extended_attributes_are_kept() {
+    use rustix::fs::{XattrFlags, getxattr, setxattr};
+    let case = Case::new(&[("a", b"1\n"), ("b", b"1\n")]);
+    let mut value = [0; 64];
+    // Version 2, then the owner, user 7, the group, the mask and the others.
+    let list: Vec<u8> = [(1, 6, u32::MAX), (2, 0, 7), (4, 4, u32::MAX), (16, 4, u32::MAX), (32, 0, u32::MAX)]
+        .iter()
+        .flat_map(|(tag, rights, number): &(u16, u16, u32)| {
+            [tag.to_le_bytes().as_slice(), &rights.to_le_bytes(), &number.to_le_bytes()].concat()
+        })
+        .collect();
+    let wanted = [
+        ("system.posix_acl_access", [2_u32.to_le_bytes().as_slice(), &list].concat()),
+        ("user.note", b"kept".to_vec()),
+    ];
+    for (name, value) in &wanted {
+        for file in ["a", "b"] {
+            if setxattr(case.path(file), *name, value, XattrFlags::empty()) == Err(rustix::io::Errno::OPNOTSUPP) {
+                return;
+            }
+        }
+    }
+    let arguments = edits(&json!([{"path": "a", "before": "1", "after": "2"}, {"path": "b", "move_to": "d/c"}]));
+    assert_eq!(case.run(&arguments).status, ResultStatus::Ok);
+    for file in ["a", "d/c"] {
+        for (name, expected) in &wanted {
+            let length = getxattr(case.path(file), *name, value.as_mut_slice()).unwrap();
+            assert_eq!(&value[..length], expected, "{file} {name}");
+        }
+    }
+}
+
+#[test]
 fn what_changed_since_is_stale() {
     type Change = fn(&Case);
     let cases: [(&str, Change); 6] = [
@@ -83,7 +137,7 @@ fn what_files_held_is_kept_for_undo() {
         path: image.planned.path.clone(),
         before: case.read(&image.planned.path).map(Arc::from),
         after: image.bytes.clone(),
-        attributes: image.mode.map(|mode| write::Attributes { mode, owner: None }),
+        attributes: image.mode.map(write::Attributes::of_mode),
     };
     let writes: Vec<FileWrite> = images.iter().map(put_back).collect();
     write::write_all(&Places::open(&case.workspace).unwrap(), &writes).unwrap();

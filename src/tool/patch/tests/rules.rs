@@ -232,17 +232,16 @@ fn what_asks_and_why() {
 fn patches_of_one_reply_stack() {
     let case = Case::new(&[("a", b"1\n"), ("b", b"1\n")]);
     let case = Case { written: BTreeMap::from([("a".to_owned(), apply::sha256_of(b"1\n"))]), ..case };
-    let tool = Patch::new();
     let first = edits(&json!([{"path": "a", "before": "1", "after": "2"}, {"path": "n", "content": "new\n"}]));
     let second = edits(&json!([{"path": "a", "before": "2", "after": "3"}]));
     let third = edits(&json!([{"path": "n", "before": "new", "after": "newer"}, {"path": "b", "delete": true}]));
-    let first = tool.assess(&first, &case.world(&first), &Overlay::new()).unwrap();
+    let first = assess(&first, &case.world(&first), &Overlay::new()).unwrap();
     let mut overlay = first.after.clone();
-    let second = tool.assess(&second, &case.world(&second), &overlay).unwrap();
+    let second = assess(&second, &case.world(&second), &overlay).unwrap();
     assert_eq!(second.files[0].sha256_before, first.files[0].sha256_after);
     assert!(matches!(&second.accesses[0], Access::Write(write) if write.revertible.is_some()));
     overlay.extend(second.after.clone());
-    let third_assessment = tool.assess(&third, &case.world(&third), &overlay).unwrap();
+    let third_assessment = assess(&third, &case.world(&third), &overlay).unwrap();
     assert_eq!(plan(&third_assessment.files), [("n", Change::Update, true, true), ("b", Change::Delete, true, false)]);
     let Access::Write(write) = &third_assessment.accesses[0] else { panic!("a write") };
     assert_eq!((&write.revertible, write.why.as_str()), (&None, "an earlier patch of the same reply makes it"));
@@ -251,13 +250,78 @@ fn patches_of_one_reply_stack() {
     overlay.extend(third_assessment.after);
     // Content that an earlier patch left may come from anywhere, and nobody has approved that patch yet.
     let missed = edits(&json!([{"path": "a", "before": "33", "after": "4"}]));
-    let refusal = tool.assess(&missed, &case.world(&missed), &overlay).unwrap_err();
+    let refusal = assess(&missed, &case.world(&missed), &overlay).unwrap_err();
     assert_eq!((refusal.code, refusal.detail), ("patch_mismatch", None));
     assert!(refusal.message.contains("may not be shown unasked"), "{}", refusal.message);
     let gone = edits(&json!([{"path": "b", "before": "1", "after": "2"}]));
-    assert_eq!(tool.assess(&gone, &case.world(&gone), &overlay).unwrap_err().code, "not_found");
+    assert_eq!(assess(&gone, &case.world(&gone), &overlay).unwrap_err().code, "not_found");
     let inside = edits(&json!([{"path": "n/x", "content": "1"}]));
-    assert_eq!(tool.assess(&inside, &case.world(&inside), &overlay).unwrap_err().code, "not_a_folder");
+    assert_eq!(assess(&inside, &case.world(&inside), &overlay).unwrap_err().code, "not_a_folder");
+}
+
+#[test]
+fn every_violation_is_told_by_its_edit() {
+    let case = Case::new(&[("a", b"one\ntwo\n"), ("b", b"1\n")]);
+    let refusal = case
+        .assess(&edits(&json!([
+            {"path": "a", "before": "none", "after": "x"},
+            {"path": "b", "content": "x", "delete": true},
+            {"path": "b", "before": "1", "after": "2"},
+            {"path": "gone", "delete": true},
+            {"path": "a", "before": "neither", "after": "x"},
+        ])))
+        .unwrap_err();
+    let lines: Vec<&str> = refusal.message.lines().filter(|line| line.contains("edit ")).collect();
+    let begins =
+        ["edit 1: `before` does not", "edit 2 (b) has content, delete", "edit 4: there is no", "edit 5: `before`"];
+    assert_eq!(lines.len(), begins.len(), "{}", refusal.message);
+    for (line, begin) in lines.iter().zip(begins) {
+        assert!(line.starts_with(begin), "{line} does not begin with {begin}");
+    }
+    assert!(refusal.message.contains("(edit 1 on the same file fails, too)"), "{}", refusal.message);
+    assert_eq!(refusal.code, "invalid_arguments");
+    let one_code = json!([{"path": "a", "before": "none", "after": "x"}, {"path": "b", "before": "2", "after": "x"}]);
+    assert_eq!(case.assess(&edits(&one_code)).unwrap_err().code, "patch_mismatch");
+    let many: Vec<Value> = (0..30).map(|number| json!({"path": format!("n{number}"), "delete": true})).collect();
+    let refusal = case.assess(&edits(&json!(many))).unwrap_err();
+    assert!(refusal.message.ends_with("edit 20: there is no file n19\nand 10 more"), "{}", refusal.message);
+}
+
+#[test]
+fn a_file_in_the_place_of_a_folder_is_told_by_its_edit() {
+    let case = Case::new(&[("file", b"1\n")]);
+    for (list, expected) in [
+        (
+            json!([{"path": "ab", "content": "1"}, {"path": "ab/c", "content": "2"}]),
+            "edit 2: ab/c would lie in ab, which is a file by then",
+        ),
+        (json!([{"path": "file/x", "content": "2"}]), "edit 1: `file/x` leads through a file as if it were a folder"),
+    ] {
+        let refusal = case.assess(&edits(&list)).unwrap_err();
+        assert_eq!((refusal.code, refusal.message.as_str()), ("not_a_folder", expected));
+    }
+}
+
+#[test]
+fn text_of_other_encodings_is_not_torn() {
+    let wide: Vec<u8> = "\u{feff}alpha beta".encode_utf16().flat_map(u16::to_le_bytes).collect();
+    let case = Case::new(&[("wide", &wide), ("latin", b"caf\xe9 one\n"), ("plain", b"x\n")]);
+    let refusal = case.assess(&edits(&json!([{"path": "wide", "before": "b", "after": "bb"}]))).unwrap_err();
+    assert_eq!(refusal.code, "wrong_encoding");
+    assert!(refusal.message.starts_with("edit 1: wide is UTF-16 text"), "{}", refusal.message);
+    let outcome = case.run(&edits(&json!([
+        {"path": "wide", "content": "alpha\n"},
+        {"path": "latin", "before": "one", "after": "\u{e9}"},
+        {"path": "plain", "before": "x", "after": "\u{e9}"},
+    ])));
+    let head: Vec<&str> = outcome.content.lines().take(4).collect();
+    let expected = [
+        "3 files changed",
+        "[wide: it was UTF-16 text, and is UTF-8 now]",
+        "[latin: it is not UTF-8, but the new text is, so that it holds two encodings]",
+        "",
+    ];
+    assert_eq!(head, expected);
 }
 
 #[test]
@@ -266,9 +330,16 @@ fn a_file_that_is_not_read_is_not_taken_for_absent() {
     let arguments = edits(&json!([{"path": "a", "content": "2"}]));
     let mut world = case.world(&arguments);
     for state in world.files.values_mut() {
-        *state = FileState { bytes: None, sha256: None, mode: 0, revertible: Err("it is too large".to_owned()) };
+        *state = FileState {
+            bytes: None,
+            sha256: None,
+            mode: 0,
+            identity: None,
+            links: 0,
+            revertible: Err("it is too large".to_owned()),
+        };
     }
-    assert_eq!(Patch::new().assess(&arguments, &world, &Overlay::new()).unwrap_err().code, "io_error");
+    assert_eq!(assess(&arguments, &world, &Overlay::new()).unwrap_err().code, "io_error");
 }
 
 fn file_named(name: &str) -> Location {
@@ -327,10 +398,12 @@ proptest! {
             sha256: Some(apply::sha256_of(&before)),
             bytes: Some(Arc::from(before)),
             mode: 0o644,
+            identity: None,
+            links: 1,
             revertible: Ok("git has it".to_owned()),
         };
         world.files.insert(PathBuf::from("/work/f"), state);
-        let found = Patch::new().assess(&edits(&json!(list)), &world, &Overlay::new()).expect("the edits fit");
+        let found = assess(&edits(&json!(list)), &world, &Overlay::new()).expect("the edits fit");
         let left = LeftFile { bytes: Arc::from(expected), executable: false };
         prop_assert_eq!(found.after.get(Path::new("/work/f")), Some(&Some(left)));
     }

@@ -95,6 +95,7 @@ mod tests {
                 name: "read".to_owned(),
                 content: content.to_owned(),
                 is_error: false,
+                images: Vec::new(),
             }]),
         ]
     }

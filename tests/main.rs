@@ -4,8 +4,10 @@
 mod support;
 
 mod adversity;
+mod asking;
 mod bad_input;
 mod check_table;
+mod compaction;
 mod decisions;
 mod deferral;
 mod diff;

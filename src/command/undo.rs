@@ -11,6 +11,7 @@ use crate::failure::Failure;
 use crate::report::line::{Line, Tone};
 use crate::session::folder::SessionFolder;
 use crate::session::history::{CallProgress, History, OperationProgress};
+use crate::session::log::Log;
 use crate::session::record::{NoticeOutcome, NoticeRecord, OperationId, Record, ResultStatus, ToolStartRecord};
 use crate::tool::patch::before;
 use crate::tool::patch::recover::{follow_trace, leave_trace};
@@ -33,14 +34,20 @@ pub fn run(invocation: &Invocation, arguments: &UndoArguments) -> anyhow::Result
     };
     ensure_all_answered(log.history(), invocation)?;
     let turn = arguments.turn.unwrap_or(log.history().turn());
-    let patches = applied(log.history(), turn, &folder)?;
+    // A summary may cover the turn, and its patches can be put back all the same.
+    let whole = match log.history().summary() {
+        Some(_) => Log::read_whole(&folder)?,
+        None => None,
+    };
+    let history = whole.as_ref().unwrap_or(log.history());
+    let patches = applied(history, turn, &folder)?;
     if patches.is_empty() {
-        return Err(nothing_patched(log.history(), turn).into());
+        return Err(nothing_patched(history, turn).into());
     }
     let places = Places::open(&invocation.workspace)?;
     let plan = plan(&patches, &places);
     ensure_allowed(&plan, turn, invocation, arguments.outside)?;
-    let is_told = log.history().notices().any(|notice| notice.turn == Some(turn));
+    let is_told = history.notices().any(|notice| notice.turn == Some(turn));
     if plan.restorations.is_empty() && is_told {
         return Err(undone_already(log.history(), turn).into());
     }

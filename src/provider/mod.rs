@@ -9,6 +9,7 @@ pub mod assemble;
 pub mod catalogue;
 mod connect;
 pub mod http;
+pub mod models;
 pub mod openai;
 mod reading;
 pub mod recorded;
@@ -23,7 +24,11 @@ mod wire;
 
 use serde_json::Value;
 
-pub use self::connect::{Connected, connect, default_model, key_variables, no_model_failure, register_keys};
+pub use self::connect::{
+    Connected, connect, connect_to_list, default_model, key_variables, known_context_tokens, no_model_failure,
+    register_keys,
+};
+use self::models::Model;
 use crate::interrupt::Interrupt;
 use crate::session::record::{ToolCall, Usage};
 
@@ -46,6 +51,16 @@ pub trait Provider {
         interrupt: &Interrupt,
         observe: &mut dyn FnMut(Progress<'_>),
     ) -> Result<Reply, ProviderError>;
+
+    /// Asks the service which models it offers. `observe` is told of retries.
+    fn models(
+        &self,
+        interrupt: &Interrupt,
+        observe: &mut dyn FnMut(Progress<'_>),
+    ) -> Result<Vec<Model>, ProviderError> {
+        let _ = (interrupt, observe);
+        Err(trouble::Trouble::lasting("this provider cannot be asked for its models").error)
+    }
 }
 
 /// Everything a reply depends on. Within an invocation `system` and `tools` are the same bytes in every request.

@@ -240,6 +240,11 @@ impl Reporter {
         self.writer().write_stderr(lines);
     }
 
+    /// A line on stderr for whoever looks on; `--quiet` leaves it out.
+    pub fn remark(&self, text: &str) {
+        self.writer().remark(text);
+    }
+
     /// `attini: ...` and `hint: ...` on stderr, for an error that is in no result object.
     pub fn error(&self, failure: &Failure) {
         self.writer().write_error(&failure.message, failure.hint.as_deref());

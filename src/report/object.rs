@@ -39,6 +39,17 @@ pub(super) fn of_event(common: Common<'_>, event: &Event) -> Value {
         Event::Retrying { attempt, delay_ms, reason } => {
             ("retrying", None, json!({"attempt": attempt, "delay_ms": delay_ms, "reason": reason}))
         }
+        Event::Compacted(compacted) => (
+            "compacted",
+            None,
+            json!({
+                "through_turn": compacted.through_turn,
+                "through_round": compacted.through_round,
+                "tokens_before": compacted.tokens_before,
+                "tokens_after": compacted.tokens_after,
+                "usage": compacted.usage,
+            }),
+        ),
         Event::Warning { message } => ("warning", None, json!({"message": message})),
     };
     let mut object = Map::new();

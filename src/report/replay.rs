@@ -102,6 +102,14 @@ impl<'a> Replay<'a> {
                 }
                 return Ok(());
             }
+            Record::Summary(summary) => {
+                if self.volume != Volume::Quiet {
+                    let (turn, round) = (summary.through_turn, summary.through_round);
+                    let line = format!("older rounds were summarised, through round {round} of turn {turn}");
+                    self.reporter.notice(&[Line::new(Tone::Dim, &line)]);
+                }
+                return Ok(());
+            }
             Record::TurnEnd(end) => {
                 self.end_invocation(end);
                 return Ok(());
@@ -125,6 +133,7 @@ impl<'a> Replay<'a> {
             | Record::Unknown
             | Record::User(_)
             | Record::Notice(_)
+            | Record::Summary(_)
             | Record::TurnEnd(_)
             | Record::Decision(_)
             | Record::ToolStart(_) => {}
@@ -347,6 +356,7 @@ fn is_repair(record: &Record) -> bool {
         | Record::ToolStart(_)
         | Record::TurnEnd(_)
         | Record::Notice(_)
+        | Record::Summary(_)
         | Record::Imported(_)
         | Record::Unknown => None,
     };

@@ -124,6 +124,7 @@ impl Writer {
             | Event::ToolResult { .. }
             | Event::Awaiting { .. }
             | Event::Retrying { .. }
+            | Event::Compacted(_)
             | Event::Warning { .. } => {
                 self.flush_text();
                 self.flush_reasoning();
@@ -297,6 +298,12 @@ impl Writer {
             let mut masked = mask.push(bytes);
             masked.extend(mask.finish());
             self.write_stdout_bytes(&masked);
+        }
+    }
+
+    pub(super) fn remark(&mut self, text: &str) {
+        if !self.is_quiet() {
+            self.write_stderr(&[Line::new(Tone::Dim, text)]);
         }
     }
 

@@ -3,12 +3,15 @@
 //! Shapes only. Unknown fields and unknown record types are ignored when read (the file itself keeps them), so that a
 //! newer attini's log still loads. Times are RFC 3339 UTC with milliseconds.
 
+mod summary;
+
 use std::collections::BTreeMap;
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+pub use self::summary::{Covered, SummaryRecord, Totals, TurnSoFar};
 use crate::permission::Rule;
 
 /// The version of the record format, in the `session` record.
@@ -26,6 +29,7 @@ pub enum Record {
     ToolResult(ToolResultRecord),
     TurnEnd(TurnEndRecord),
     Notice(NoticeRecord),
+    Summary(Box<SummaryRecord>),
     Imported(ImportedRecord),
     /// A record that a newer attini wrote.
     #[serde(other)]
@@ -51,6 +55,7 @@ impl Record {
             "tool_result" => Self::ToolResult(serde_json::from_slice(line)?),
             "turn_end" => Self::TurnEnd(serde_json::from_slice(line)?),
             "notice" => Self::Notice(serde_json::from_slice(line)?),
+            "summary" => Self::Summary(serde_json::from_slice(line)?),
             "imported" => Self::Imported(serde_json::from_slice(line)?),
             _ => Self::Unknown,
         })
@@ -109,6 +114,8 @@ pub struct TurnSettings {
     pub tools: BTreeMap<String, String>,
     /// The end of the system prompt: what it says of deferred tools. Empty where there are none.
     pub deferred: String,
+    /// Past so many tokens older rounds are summarised; 0: three quarters of what the model takes, where that is known.
+    pub compact_at_tokens: u64,
 }
 
 /// How a tool carries several operations in one call.
@@ -550,6 +557,9 @@ mod tests {
             json!({"type": "tool_result", "call_id": "c", "at": "T", "status": "ok", "content": "x", "fetched": ["a"]}),
             json!({"type": "turn_end", "turn": 1, "at": "T", "status": "completed", "elapsed_ms": 1, "rounds": 1,
                 "tool_calls": 1, "usage": usage}),
+            json!({"type": "summary", "at": "T", "text": "x", "provider": "a", "model": "b", "through_turn": 1,
+                "through_round": 2, "through_offset": 300, "covered": {"totals": {"replies": 2, "usage": usage},
+                "fetched": ["a"], "user": {"turn": 1, "at": "T", "text": "go", "settings": {}}, "turn_open": true}}),
             json!({"type": "imported", "at": "T"}),
         ] {
             let record: Record = serde_json::from_value(value.clone()).unwrap();

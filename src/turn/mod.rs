@@ -3,6 +3,7 @@
 //! The turn owns the control flow. Leaves compute; the turn applies, records, and only then tells. All that it needs to
 //! know of the past stands in the log, so that every invocation goes on where the last one stopped, however it stopped.
 
+pub mod compaction;
 pub mod decisions;
 pub mod dispatch;
 pub mod ending;
@@ -15,6 +16,7 @@ pub mod rounds;
 pub mod settings;
 #[cfg(test)]
 mod tests;
+pub mod transcript;
 pub mod verification;
 
 use std::sync::Arc;

@@ -75,10 +75,22 @@ pub fn render_tool_batching_note(trailing_reads: TrailingReads) -> String {
 
 /// The conversation as messages: each result right behind its own assistant message, in call order, wherever in the
 /// file it stands.
-pub fn build_messages(history: &History, mut images: Images<'_>) -> Vec<Message> {
+pub fn build_messages(history: &History, images: Images<'_>) -> Vec<Message> {
+    build_messages_of(history, history.entries().len(), images)
+}
+
+/// The beginning of those: what stands for the first `count` entries, and what a summary before them does.
+pub fn build_messages_of(history: &History, count: usize, mut images: Images<'_>) -> Vec<Message> {
     let mut messages = Vec::new();
     let mut schema = None;
-    for (index, entry) in history.entries().iter().enumerate() {
+    if let Some(summary) = history.summary() {
+        messages.push(Message::User { text: render_summary(&summary.text) });
+        if let Some(user) = history.covered_open_user() {
+            schema = user.settings.output_schema.as_ref();
+            messages.push(Message::User { text: user.text.clone() });
+        }
+    }
+    for (index, entry) in history.entries().iter().enumerate().take(count) {
         match entry {
             Entry::User(user) => {
                 schema = user.settings.output_schema.as_ref();
@@ -109,6 +121,15 @@ pub fn build_messages(history: &History, mut images: Images<'_>) -> Vec<Message>
         }
     }
     messages
+}
+
+/// What stands in place of older rounds: a text like the user's, never a system message.
+fn render_summary(text: &str) -> String {
+    format!(
+        "[What came before was left out to save space. This is your own summary of it; all of it is in \
+         session:conversation.jsonl.]\n\n{}\n\n[End of the summary.]",
+        text.trim()
+    )
 }
 
 fn results(round: &Round, images: &mut Images<'_>) -> Vec<ResultMessage> {

@@ -31,7 +31,7 @@ pub(in crate::provider) fn body(settings: &Settings, request: &Request<'_>) -> V
     if let Some(effort) = request.reasoning_effort {
         set("reasoning_effort", json!(effort));
     }
-    if let Some(schema) = request.output_schema {
+    if let Some(schema) = request.output_schema.filter(|_| settings.dialect.takes_output_schema) {
         set("response_format", json!({"type": "json_schema", "json_schema": {"name": "answer", "schema": schema}}));
     }
     if !request.tools.is_empty() {

@@ -130,6 +130,9 @@ pub enum Command {
     /// Makes a throw-away workspace and runs the built-in scripted model in it, up to the first call that needs
     /// consent; exits with 10 and prints the commands to type next.
     Demo,
+    Ask(AskArguments),
+    Compact(CompactArguments),
+    Models(ModelsArguments),
     Completions(CompletionsArguments),
 }
 
@@ -154,6 +157,9 @@ impl Command {
             Self::Sessions(_) => "sessions",
             Self::Trust(_) => "trust",
             Self::Demo => "demo",
+            Self::Ask(_) => "ask",
+            Self::Compact(_) => "compact",
+            Self::Models(_) => "models",
             Self::Completions(_) => "completions",
         }
     }
@@ -178,6 +184,9 @@ impl Command {
             | Self::Sessions(_)
             | Self::Trust(_)
             | Self::Demo
+            | Self::Ask(_)
+            | Self::Compact(_)
+            | Self::Models(_)
             | Self::Completions(_) => None,
         }
     }
@@ -776,6 +785,60 @@ pub struct TrustArguments {
     /// Trust them without being asked
     #[arg(long)]
     pub yes: bool,
+}
+
+/// Ask about the session, without touching it
+///
+/// The model answers from the conversation as it stands, without tools. Question and answer are not kept, nothing is
+/// locked, and a turn may run or be suspended meanwhile.
+#[derive(Debug, Clone, Args)]
+#[command(after_long_help = "\
+Examples:
+  attini ask 'what is left to do?'
+  attini ask 'why does the pending patch touch src/lib.rs?'
+  attini ask - < question.txt")]
+pub struct AskArguments {
+    /// What you want to know; none, or -: read it from stdin (1 MiB at most)
+    pub question: Option<String>,
+
+    /// The model to ask [else the one of the session's last turn]
+    #[arg(short, long, value_name = "PROVIDER/MODEL", value_parser = value::model)]
+    pub model: Option<String>,
+}
+
+/// Summarise older rounds now
+///
+/// The model writes a summary that stands for them in later requests; the most recent rounds stay as they are. Nothing is
+/// removed from conversation.jsonl. It happens by itself once a conversation grows past compact_at_tokens. Refused (17)
+/// while a call waits for a decision; exits with 3 if there is nothing to summarise.
+#[derive(Debug, Clone, Args)]
+#[command(after_long_help = "\
+Examples:
+  attini compact
+  attini compact -m openai/gpt-5-mini")]
+pub struct CompactArguments {
+    /// The model to ask [else the one of the session's last turn]
+    #[arg(short, long, value_name = "PROVIDER/MODEL", value_parser = value::model)]
+    pub model: Option<String>,
+
+    /// Wait for the session's lock; without SECONDS as long as it takes
+    #[arg(long, value_name = "SECONDS", num_args = 0..=1, require_equals = true, value_parser = value::seconds_from(0))]
+    pub wait: Option<Option<u64>>,
+}
+
+/// List the models that a provider offers
+///
+/// As the provider's service tells them. Without PROVIDER: the one that the next turn would use.
+#[derive(Debug, Clone, Args)]
+#[command(after_long_help = "\
+Examples:
+  attini models
+  attini models ollama
+  attini --output json models openrouter | jq -r .models[].model")]
+pub struct ModelsArguments {
+    /// A built-in or configured provider
+    #[arg(value_name = "PROVIDER")]
+    pub provider: Option<String>,
 }
 
 /// Print a shell's completion script

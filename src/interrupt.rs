@@ -3,6 +3,7 @@
 //! Everything that waits asks here, or registers a closer that ends its waiting. Until there is anything to end in order,
 //! a signal ends the process at once, whatever it waits for: a prompt on stdin, a file that is a pipe.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -31,6 +32,8 @@ pub struct Interrupt {
 struct Shared {
     state: Mutex<State>,
     changed: Condvar,
+    /// That there is a cause, for who must not wait for the state.
+    is_raised: AtomicBool,
 }
 
 #[derive(Default)]
@@ -94,6 +97,7 @@ impl Interrupt {
             return;
         }
         state.cause = Some(cause);
+        self.shared.is_raised.store(true, Ordering::Relaxed);
         for (_, close) in &state.closers {
             close();
         }
@@ -121,6 +125,12 @@ impl Interrupt {
 
     pub fn is_raised(&self) -> bool {
         self.cause().is_some()
+    }
+
+    /// As [`Interrupt::is_raised`], a moment late where a time limit raises it, and without waiting: for what is also
+    /// asked while an end is told of.
+    pub fn was_raised(&self) -> bool {
+        self.shared.is_raised.load(Ordering::Relaxed)
     }
 
     /// Sleeps for that long, or until the interrupt is raised; returns whether it was.

@@ -13,7 +13,7 @@ fn main() -> ExitCode {
     crash::install_hook();
     let status = crash::catch(|| Ok(run())).unwrap_or_else(|error| {
         // It was in the parsing or the telling: a command's own panic is told as its result.
-        Reporter::new(ReportOptions::default()).error(&Failure::of(&error));
+        Reporter::new(ReportOptions::default(), &Interrupt::default()).error(&Failure::of(&error));
         Status::Error
     });
     status.into()

@@ -7,6 +7,7 @@ use std::borrow::Cow;
 use std::sync::{PoisonError, RwLock};
 
 use memchr::memmem;
+use serde_json::Value;
 
 /// A value of this length is a secret, whatever it is made of.
 pub const SECRET_BYTES_MIN: usize = 20;
@@ -76,6 +77,27 @@ pub fn apply(text: &str) -> Cow<'_, str> {
         }
     }
     masked
+}
+
+/// The value with every key's value replaced in every string, names of fields included.
+pub fn value(value: Value) -> Value {
+    match value {
+        Value::String(text) => Value::String(apply(&text).into_owned()),
+        Value::Array(items) => Value::Array(items.into_iter().map(self::value).collect()),
+        Value::Object(fields) => Value::Object(
+            fields.into_iter().map(|(name, item)| (apply(&name).into_owned(), self::value(item))).collect(),
+        ),
+        Value::Null | Value::Bool(_) | Value::Number(_) => value,
+    }
+}
+
+/// JSON text with every key's value replaced, also one that the text writes with escapes. A text that is no JSON, or
+/// holds no key, stays as it is otherwise.
+pub fn json_text(text: &str) -> Cow<'_, str> {
+    let masked = apply(text);
+    let Ok(read) = serde_json::from_str::<Value>(&masked) else { return masked };
+    let clean = value(read.clone());
+    if clean == read { masked } else { Cow::Owned(clean.to_string()) }
 }
 
 /// As [`apply`], for text that may not be UTF-8.
@@ -195,6 +217,19 @@ mod tests {
         register("TEST_WORD_KEY", "function");
         assert_eq!(apply("function greet() {}"), "function greet() {}");
         assert!(!holds_key("function"));
+    }
+
+    #[test]
+    fn a_key_is_masked_in_json_however_it_is_written() {
+        register("TEST_JSON_KEY", "sk-json-\"0123456789");
+        for (text, expected) in [
+            (r#"{"a": "sk-json-\"0123456789"}"#, r#"{"a":"[TEST_JSON_KEY masked]"}"#),
+            (r#"{"a": ["\u0073k-json-\"0123456789"]}"#, r#"{"a":["[TEST_JSON_KEY masked]"]}"#),
+            (r#"{"a":  "none"}"#, r#"{"a":  "none"}"#),
+            (r#"{"a": sk-json-"0123456789"#, r#"{"a": [TEST_JSON_KEY masked]"#),
+        ] {
+            assert_eq!(json_text(text), expected);
+        }
     }
 
     #[test]

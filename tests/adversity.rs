@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use crate::support::{ANTHROPIC_KEY, Case, OPENAI_KEY, Running, json_lines, reply, wait_until};
+use crate::support::{ANTHROPIC_KEY, Case, OPENAI_KEY, Running, json_lines, mark_rule, reply, wait_until};
 
 /// A whole turn with one call, as records.
 fn turn(number: u64, call_id: &str) -> Vec<Value> {
@@ -244,6 +244,70 @@ fn a_refusal_is_one_whatever_the_reason_it_ends_with() {
     assert_eq!((&object["finish_reason"], &object["text"]), (&json!("refusal"), &json!("I will not.")));
     let status = case.run(["--output", "json", "status"]).exit(0).json();
     assert_eq!(status["state"], "unfinished", "what was refused is not answered");
+}
+
+#[test]
+fn halves_of_characters_in_a_stream_are_read_as_what_they_can_be() {
+    let stream = [
+        r#"{"choices":[{"index":0,"delta":{"role":"assistant","content":"a\ud800b \ud83d"}}]}"#,
+        r#"{"choices":[{"index":0,"delta":{"content":"\ude00 c\ud83d"}}]}"#,
+        r#"{"choices":[{"index":0,"delta":{"tool_calls":[{"index":0,"id":"call_1","type":"function","function":{"name":"read","arguments":"{\"path\": \"\ud83d"}}]}}]}"#,
+        r#"{"choices":[{"index":0,"delta":{"tool_calls":[{"index":0,"function":{"arguments":"\ude00.txt\"}"}}]}}]}"#,
+        r#"{"choices":[{"index":0,"delta":{},"finish_reason":"tool_calls"}]}"#,
+        "[DONE]",
+    ];
+    let stream = stream.iter().fold(String::new(), |stream, event| stream + &format!("data: {event}\n\n"));
+    let case = Case::new().file("\u{1f600}.txt", "a smile\n").script([reply().raw(stream), reply().text("done")]);
+    let outcome = case.run(["--output", "events", "tell", "go"]).exit(0);
+    let deltas: String =
+        outcome.events_of("text_delta").iter().filter_map(|event| event["text"].as_str().map(str::to_owned)).collect();
+    let said = "a\u{fffd}b \u{1f600} c\u{fffd}";
+    assert_eq!(deltas, format!("{said}done"));
+    let records = case.records();
+    let recorded = records.iter().find(|record| record["type"] == "assistant").unwrap();
+    assert_eq!(recorded["text"], said);
+    assert_eq!(recorded["tool_calls"][0]["arguments"], "{\"path\": \"\u{1f600}.txt\"}");
+    assert!(case.result("call_1")["content"].as_str().unwrap().contains("a smile"));
+}
+
+#[test]
+fn anthropics_halves_of_characters_are_read_too() {
+    let stream = [
+        r#"{"type":"message_start","message":{"usage":{"input_tokens":1,"output_tokens":1}}}"#,
+        r#"{"type":"content_block_start","index":0,"content_block":{"type":"text","text":""}}"#,
+        r#"{"type":"content_block_delta","index":0,"delta":{"type":"text_delta","text":"\ud83d"}}"#,
+        r#"{"type":"content_block_delta","index":0,"delta":{"type":"text_delta","text":"\ude00 \udc00"}}"#,
+        r#"{"type":"content_block_stop","index":0}"#,
+        r#"{"type":"message_delta","delta":{"stop_reason":"end_turn"},"usage":{"output_tokens":2}}"#,
+        r#"{"type":"message_stop"}"#,
+    ];
+    let stream = stream.iter().fold(String::new(), |stream, event| stream + &format!("data: {event}\n\n"));
+    let case = Case::new().anthropic().script([reply().raw(stream)]);
+    case.run(["tell", "go"]).exit(0).stdout("\u{1f600} \u{fffd}\n");
+}
+
+#[test]
+fn a_turn_whose_conversation_a_command_took_away_ends_at_once() {
+    let log = ".attini/sessions/main/conversation.jsonl";
+    for script in [
+        "rm -rf .attini/sessions/main".to_owned(),
+        "mv .attini/sessions/main elsewhere".to_owned(),
+        format!("rm {log}"),
+        format!("cp {log} copy && mv copy {log}"),
+        format!(": > {log}"),
+        format!("echo >> {log}"),
+    ] {
+        let case = Case::new()
+            .marks()
+            .rules([json!({"type": "command", "allow": true, "args": ["sh", "-c", script]}), mark_rule("x", true)])
+            .script([reply().command(&["sh", "-c", &script]).mark("x"), reply().text("done")])
+            .with_unplayed_replies()
+            .without_invariants();
+        let object = case.run(["--output", "json", "tell", "go"]).exit(15).json();
+        assert_eq!(object["error"]["code"], "persistence_error", "{script}");
+        assert_eq!(case.server().request_count(), 1, "{script}");
+        assert!(case.order().is_empty(), "{script}: nothing more is run");
+    }
 }
 
 #[test]

@@ -199,6 +199,31 @@ fn the_results_of_one_reply_share_a_limit() {
     let lengths: Vec<usize> = request.results().iter().map(|(_, text)| text.len()).collect();
     assert_eq!(lengths.len(), 8);
     assert!(lengths.iter().all(|length| (1..=8192).contains(length)), "{lengths:?}");
-    // What is past the limit still says what it is.
-    assert!(lengths.iter().sum::<usize>() <= 16384 + 8 * 512, "{lengths:?}");
+    // What comes last still says what it is.
+    assert!(lengths.iter().sum::<usize>() <= 16384 && lengths.iter().all(|length| *length > 100), "{lengths:?}");
+}
+
+#[test]
+fn the_results_of_very_many_calls_never_exceed_their_limit() {
+    for (calls, config, round_bytes) in [
+        (64, "[limits]\nround_result_bytes = 4096\n", 4096),
+        (64, "[limits]\nround_result_bytes = 1024\n", 1024),
+        (20, "", 131_072),
+    ] {
+        let long = "0123456789abcde\n".repeat(3000);
+        let reply_of = (0..calls).fold(reply(), |reply, number| {
+            if number % 2 == 0 {
+                reply.command(&["cat", "long.txt"])
+            } else {
+                reply.read(&format!("missing-{number}.txt"))
+            }
+        });
+        let case = allow(case(), &["cat", "long.txt"]).config(config).file("long.txt", &long);
+        let case = case.script([reply_of, reply().text("done")]);
+        case.run(["tell", "go"]).exit(0);
+        let lengths: Vec<usize> = case.server().last_request().results().iter().map(|(_, text)| text.len()).collect();
+        assert_eq!(lengths.len(), calls);
+        assert!(lengths.iter().all(|length| *length > 0), "{lengths:?}");
+        assert!(lengths.iter().sum::<usize>() <= round_bytes, "{lengths:?}");
+    }
 }

@@ -92,6 +92,7 @@ impl Conversation {
                 name: call.name.clone(),
                 content: format!("result of {}", call.id),
                 is_error: call.name != "read",
+                images: Vec::new(),
             })
             .collect();
         if !results.is_empty() {
@@ -108,6 +109,7 @@ impl Conversation {
 fn anthropic(server: &ModelServer) -> Box<dyn Provider> {
     let settings = Settings {
         provider: "anthropic".to_owned(),
+        models_url: String::new(),
         url: format!("{}/v1/messages", server.anthropic_base_url()),
         key_variable: Some("ANTHROPIC_API_KEY".to_owned()),
         key: Some(ANTHROPIC_KEY.to_owned()),
@@ -184,14 +186,15 @@ fn a_pause_is_gone_on_from() {
 
 #[test]
 fn a_question_on_the_side_offers_the_tools_and_forbids_them() {
-    let mut conversation = Conversation::begin([reply().call("read", json!({"path": "a"})), reply().text("A file.")]);
+    let answer = reply().text("A file.").on_the_side();
+    let mut conversation = Conversation::begin([reply().call("read", json!({"path": "a"})), answer]);
     conversation.ask();
     assert_eq!(conversation.try_ask(true).0.unwrap().text, "A file.");
     let request = conversation.server.last_request();
     assert_eq!(request.body["tool_choice"], json!({"type": "none"}));
     assert_eq!(request.tool_names(), ["read", "list"]);
     conversation.switch("other", Api::OpenAi);
-    conversation.server.script([reply().text("The same.")]);
+    conversation.server.script([reply().text("The same.").on_the_side()]);
     assert_eq!(conversation.try_ask(true).0.unwrap().text, "The same.");
     assert_eq!(conversation.server.last_request().body["tool_choice"], "none");
     conversation.server.finish();

@@ -244,7 +244,10 @@ fn layout(result: &Value) -> String {
     for field in fields {
         text.push_str(match (field.0.as_str(), text.is_empty()) {
             (_, true) => "{",
-            ("session" | "text" | "pending" | "digest" | "tool_calls", false) => ",\n ",
+            (
+                "session" | "text" | "pending" | "digest" | "tool_calls" | "round_usage" | "session_usage" | "error",
+                false,
+            ) => ",\n ",
             (_, false) => ", ",
         });
         match field.0.as_str() {

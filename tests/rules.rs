@@ -188,7 +188,6 @@ fn what_cannot_be_a_rule_or_a_call_is_refused() {
         (&["remove", "write:"], "the path is empty"),
         (&["test", "write", "a", "b"], "one argument is expected, and behind it stands: b"),
         (&["test", "--stdin", "read", "a"], "--stdin, --background and --cwd are for commands"),
-        (&["test", "write", ".attini"], "such a call fails whatever the rules say"),
         (&["test", "fetch", "ftp://x/"], "such a call fails whatever the rules say"),
         (&["add"], "RULE"),
     ] {

@@ -251,7 +251,7 @@ fn the_python_sdks_client_is_served() {
     let client = repository_path("fixtures/mcp/client.py").display().to_string();
     let arguments = [client.as_str(), env!("CARGO_BIN_EXE_attini"), "mcp", "serve"];
     let outcome = case.program(&format!("{folder}/venv/bin/python"), arguments).run().exit(0);
-    let told = outcome.json();
+    let told: Value = serde_json::from_str(&outcome.stdout_text()).unwrap();
     assert_eq!((&told["server"], told["tools"].as_array().unwrap().len()), (&json!("attini"), 6));
     assert_eq!(told["read"][0], false);
     assert!(told["read"][1].as_str().unwrap().contains("alpha"), "{told}");

@@ -186,8 +186,13 @@ fn an_exported_session_is_approved_elsewhere() {
         there(&["sessions", "import", "../main.tar.gz"], 2).stderr_contains("--as NAME");
         there(&["sessions", "import", "../main.tar.gz", "--as", "main"], 2);
         let sessions = if state_elsewhere { state.join("sessions") } else { other.join(".attini/sessions") };
-        assert_eq!(tree(&sessions.join("main")), tree(&case.session_path("main", "")));
         let log = String::from_utf8(fs::read(sessions.join("main/conversation.jsonl")).unwrap()).unwrap();
+        let mut expected = tree(&case.session_path("main", ""));
+        let (_, original) = expected.iter_mut().find(|(path, _)| path == "conversation.jsonl").unwrap();
+        let added = log.as_bytes().strip_prefix(original.as_slice()).unwrap();
+        assert_eq!(serde_json::from_slice::<Value>(added).unwrap()["type"], "imported");
+        original.extend(added);
+        assert_eq!(tree(&sessions.join("main")), expected);
         assert!(!log.contains(case.workspace().to_str().unwrap()), "no place of the first machine is in it");
         there(&["approve"], 0).stdout("approved there\n");
         assert!(other.join("ran.txt").exists() && !case.exists("ran.txt"));
@@ -245,6 +250,61 @@ fn what_was_allowed_elsewhere_is_not_allowed_here() {
     // An allowing rule counts only once it is trusted.
     let untrusted = case.attini(["trust", "-s", "whole"]).unset("ATTINI_TRUST_WORKSPACE").run().exit(0);
     untrusted.stdout_contains("whole/permissions.jsonl (not trusted)");
+}
+
+/// The archive says that attini wrote a file; here it is the user's own.
+#[test]
+fn what_was_written_elsewhere_is_not_attinis_here() {
+    for more in [&[][..], &["--with-rules"]] {
+        let case = Case::new().file("a.txt", "before\n").rules([json!({"type": "write", "allow": true, "path": "."})]);
+        case.server().script([
+            reply().replace("a.txt", "before", "after"),
+            reply().text("done"),
+            reply().replace("a.txt", "after", "lost"),
+            reply().text("approved"),
+        ]);
+        case.run(["tell", "go"]).exit(0);
+        case.run(["sessions", "export", "main", "../main.tar.gz"]).exit(0);
+        let other = case.path("../other");
+        fs::create_dir(&other).unwrap();
+        fs::write(other.join("a.txt"), "after\n").unwrap();
+        let there = |arguments: &[&str], code: i32| {
+            case.run(["-C", other.to_str().unwrap()].iter().chain(arguments)).exit(code)
+        };
+        let import = ["sessions", "import", "../main.tar.gz"];
+        there(&import.iter().chain(more).copied().collect::<Vec<_>>(), 0);
+        there(&["undo"], 3).stderr_contains("before the session came here");
+        there(&["sessions", "fork", "main", "copy"], 0);
+        there(&["undo", "-s", "copy"], 3);
+        there(&["check"], 0);
+        assert_eq!(fs::read_to_string(other.join("a.txt")).unwrap(), "after\n");
+        // It would run unasked if the file counted as attini's.
+        there(&["tell", "again"], 10);
+        assert_eq!(fs::read_to_string(other.join("a.txt")).unwrap(), "after\n");
+        there(&["approve"], 0);
+        assert_eq!(fs::read_to_string(other.join("a.txt")).unwrap(), "lost\n");
+        there(&["undo"], 0).stdout("as it was: a.txt\n");
+        assert_eq!(fs::read_to_string(other.join("a.txt")).unwrap(), "after\n");
+    }
+}
+
+#[test]
+fn what_is_no_file_is_left_out_and_said_so() {
+    let case = Case::new().script([reply().text("done")]);
+    case.run(["tell", "go"]).exit(0);
+    fs::create_dir_all(case.session_path("main", "scratchpad/deep")).unwrap();
+    fs::set_permissions(case.session_path("main", "scratchpad"), fs::Permissions::from_mode(0o700)).unwrap();
+    case.write(".attini/sessions/main/scratchpad/note", "kept");
+    case.program("mkfifo", [".attini/sessions/main/scratchpad/deep/pipe"]).run().exit(0);
+    let warning = "warning: scratchpad/deep/pipe is no regular file; it is left out\n";
+    case.run(["sessions", "export", "main", "x.tar.gz"]).exit(0).stderr(warning);
+    case.run(["sessions", "fork", "main", "copy"]).exit(0).stderr(warning);
+    case.run(["sessions", "import", "x.tar.gz", "--as", "third"]).exit(0).stderr("");
+    for session in ["copy", "third"] {
+        assert_eq!(fs::read_to_string(case.session_path(session, "scratchpad/note")).unwrap(), "kept");
+        assert!(!case.session_path(session, "scratchpad/deep/pipe").exists());
+    }
+    case.run(["sessions", "rm", "main"]).exit(0);
 }
 
 #[test]

@@ -97,7 +97,9 @@ fn the_result_object_is_whole() {
     let expected = json!({
         "type": "result", "at": "[TIME]", "status": "completed", "exit_code": 0, "session": "main", "turn": 1,
         "rounds": 2, "text": "done", "finish_reason": "stop", "pending": [], "digest": null, "tool_calls": 1,
-        "usage": {"input_tokens": 107, "output_tokens": 23, "cached_input_tokens": 80}, "error": null,
+        "usage": {"input_tokens": 107, "output_tokens": 23, "cached_input_tokens": 80},
+        "round_usage": {"input_tokens": 7, "output_tokens": 3, "cached_input_tokens": 0},
+        "session_usage": {"input_tokens": 107, "output_tokens": 23, "cached_input_tokens": 80}, "error": null,
     });
     assert_eq!(object, expected);
 }

@@ -3,7 +3,7 @@
 
 use serde_json::{Value, json};
 
-use crate::support::{Case, mark_rule, reply};
+use crate::support::{Case, OPENAI_KEY, mark_rule, reply};
 
 const CARRY: &str = "[dispatch]\ntrailing_reads = \"carry\"\n";
 const STRAND: &str = "[dispatch]\ntrailing_reads = \"strand\"\n";
@@ -448,4 +448,34 @@ fn records_stand_in_the_order_that_recovery_relies_on() {
     assert_eq!(end(&case), "completed");
     let decision: Value = case.records()[7].clone();
     assert_eq!((&decision["decision"], &decision["auto_decided_by"]["scope"]), (&json!("approve"), &json!("person")));
+}
+
+#[test]
+fn a_key_in_what_is_shown_is_kept_nowhere_and_what_was_approved_still_counts() {
+    let text = format!("before\nkey = {OPENAI_KEY}\nold\n");
+    let escaped = OPENAI_KEY.replacen('s', "\\u0073", 1);
+    let case = case(CARRY).file("settings", &text).script([
+        reply().replace("settings", "old", "new").raw_call(
+            "call_echo",
+            "command",
+            &format!(r#"{{"argv": ["echo", "{escaped}"]}}"#),
+        ),
+        reply().text("done"),
+    ]);
+    case.run(["tell", "go"]).exit(10);
+    let folder = case.session_path("main", "");
+    for file in ["pending.json", "conversation.jsonl"] {
+        let kept = std::fs::read_to_string(folder.join(file)).unwrap();
+        assert!(!kept.contains(OPENAI_KEY) && !kept.contains("\\u0073k-openai"), "{file}: {kept}");
+    }
+    let pending = case.pending().unwrap();
+    let diff = pending["calls"][0]["preview"]["diff"].as_str().unwrap();
+    assert!(diff.contains(" key = [OPENAI_API_KEY masked]\n-old\n+new"), "{diff}");
+    assert_eq!(pending["calls"][1]["arguments"]["argv"][1], "[OPENAI_API_KEY masked]");
+    let digest = pending["digest"].as_str().unwrap();
+    case.run(["approve", "--if-digest", digest]).exit(0);
+    assert_eq!(case.read("settings"), text.replace("old", "new"));
+    assert_outcome(&case, "call_1", "ok", "");
+    let echoed = case.result("call_echo")["content"].clone();
+    assert!(echoed.as_str().unwrap().contains("[OPENAI_API_KEY masked]"), "{echoed}");
 }

@@ -336,3 +336,17 @@ fn an_id_that_only_a_foreign_log_can_hold_is_not_decided_on() {
         assert_refused(&other, id);
     }
 }
+
+/// The line that lists a call is read by whoever decides.
+#[test]
+fn what_a_call_is_listed_as_cannot_be_made_up() {
+    assert_refused(&changed(&|file| file["calls"][0]["summary"] = json!("ls -la")), "another summary");
+    for field in ["summary", "why"] {
+        let case = suspended();
+        let mut pending = case.pending().unwrap();
+        pending["calls"][0][field] = json!("it only reads");
+        // The digest is the one that was shown.
+        let case = case.without_invariants().planted_pending("main", pending.to_string());
+        assert_refused(&case, field);
+    }
+}

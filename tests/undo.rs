@@ -191,6 +191,31 @@ fn a_session_that_lies_puts_nothing_where_nothing_may_be_written() {
     case.run(["undo"]).exit(17).stderr_contains("nothing was kept");
 }
 
+/// A kill in the middle leaves temporary files beside the sources, and the trace that tells where.
+#[test]
+fn what_a_killed_undo_left_goes_with_whatever_comes_next() {
+    for next in [&["undo"][..], &["undo", "--dry-run"], &["tell", "go on"], &["sessions", "prune"]] {
+        let case = changed();
+        if next[0] == "tell" {
+            case.server().script([reply().text("went on")]);
+        }
+        fs::create_dir_all(case.path("new")).unwrap();
+        // The highest id that Linux allows is 4194304, so that no process has this one.
+        let left = [".attini-tmp-4999999-7-0", "new/.attini-tmp-4999999-7-1"];
+        for path in left {
+            case.write(path, "half");
+        }
+        let trace = case.session_path("main", "undo.json");
+        fs::write(&trace, json!({"paths": ["a.txt", "new/c.txt"]}).to_string()).unwrap();
+        fs::set_permissions(&trace, std::os::unix::fs::PermissionsExt::from_mode(0o600)).unwrap();
+        case.run(next).exit(0);
+        assert!(left.iter().all(|path| !case.exists(path)) && !trace.exists(), "{next:?}");
+    }
+    let case = changed();
+    case.run(["undo"]).exit(0);
+    assert!(!case.session_path("main", "undo.json").exists());
+}
+
 #[test]
 fn without_a_session_there_is_nothing_to_undo() {
     Case::new().run(["undo"]).exit(3).stderr_contains("there is no session main");

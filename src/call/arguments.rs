@@ -32,12 +32,81 @@ pub fn parse(text: &str) -> Result<Map<String, Value>, Refusal> {
     }
 }
 
-/// Reads JSON, refusing duplicate keys.
+/// Reads JSON, refusing duplicate keys, and numbers that would silently become other ones.
 pub fn parse_value(text: &str) -> Result<Value, String> {
     let mut deserializer = serde_json::Deserializer::from_str(text);
     let value = Strict.deserialize(&mut deserializer).map_err(|error| error.to_string())?;
     deserializer.end().map_err(|error| error.to_string())?;
-    Ok(value)
+    match numbers(text).find(|number| becomes_another_whole_number(number)) {
+        Some(number) => Err(format!("the number {number} has more digits than can be kept")),
+        None => Ok(value),
+    }
+}
+
+/// The numbers of valid JSON, as they are written.
+fn numbers(json: &str) -> impl Iterator<Item = &str> {
+    let mut rest = json;
+    std::iter::from_fn(move || {
+        loop {
+            let start = rest.find(|letter: char| letter == '"' || letter == '-' || letter.is_ascii_digit())?;
+            rest = &rest[start..];
+            if let Some(string) = rest.strip_prefix('"') {
+                rest = behind_string(string);
+                continue;
+            }
+            let is_part = |letter: char| letter.is_ascii_digit() || matches!(letter, '-' | '+' | '.' | 'e' | 'E');
+            let end = rest.find(|letter: char| !is_part(letter)).unwrap_or(rest.len());
+            let (number, behind) = rest.split_at(end);
+            rest = behind;
+            return Some(number);
+        }
+    })
+}
+
+/// What follows a string whose opening quote was just read.
+fn behind_string(mut rest: &str) -> &str {
+    while let Some(at) = rest.find(['"', '\\']) {
+        let is_end = rest[at..].starts_with('"');
+        let mut behind = rest[at + 1..].chars();
+        if is_end {
+            return behind.as_str();
+        }
+        behind.next();
+        rest = behind.as_str();
+    }
+    ""
+}
+
+/// Whether a number, as it is written, is not the whole number that a double makes of it. What a double rounds
+/// otherwise stays a fraction, or is too large to be taken for a whole number at all.
+fn becomes_another_whole_number(written: &str) -> bool {
+    if !written.contains(['.', 'e', 'E']) {
+        return false;
+    }
+    let Some(double) = written.parse::<f64>().ok().filter(|double| double.fract() == 0.0) else { return false };
+    let (mantissa, exponent) = written.split_once(['e', 'E']).unwrap_or((written, "0"));
+    let (before, behind) = mantissa.split_once('.').unwrap_or((mantissa, ""));
+    let digits = format!("{}{behind}", before.trim_start_matches('-'));
+    let significant = digits.trim_start_matches('0');
+    if significant.is_empty() {
+        return false;
+    }
+    // Where the point stands among the significant digits.
+    let leading = digits.len() - significant.len();
+    let point = exponent.parse::<i64>().ok().map(|exponent| exponent.saturating_add(before_point(before, leading)));
+    let Some(point) = point.and_then(|point| usize::try_from(point).ok()) else { return true };
+    let significant = significant.trim_end_matches('0');
+    // All digits behind the point, or digits before it that the double does not have.
+    significant.len() > point
+        || double.abs() <= WHOLE_MAX && format!("{:.0}", double.abs()) != format!("{significant:0<point$}")
+}
+
+/// Up to it every whole number is a double of its own; nothing above it is taken for a whole number.
+const WHOLE_MAX: f64 = 9_007_199_254_740_992.0;
+
+fn before_point(before: &str, leading_zeros: usize) -> i64 {
+    let digits = before.trim_start_matches('-').len();
+    i64::try_from(digits).unwrap_or(i64::MAX) - i64::try_from(leading_zeros).unwrap_or(i64::MAX)
 }
 
 /// Refuses arguments that are nested too deep, once all that came as JSON text in them is decoded.
@@ -165,6 +234,40 @@ mod tests {
         ] {
             assert_eq!(read(text).as_deref(), Ok(expected), "{text}");
         }
+    }
+
+    #[test]
+    fn no_number_silently_becomes_another_whole_one() {
+        for number in [
+            "10.000000000000000001",
+            "1.0000000000000001",
+            "-1.0000000000000001",
+            "9007199254740993.0",
+            "1e-400",
+            "100000000000000000001e-19",
+        ] {
+            let refused = parse_value(&format!("{{\"a\": [\"\\\"1.5\", {number}]}}")).unwrap_err();
+            assert_eq!(refused, format!("the number {number} has more digits than can be kept"));
+        }
+        for number in [
+            "1",
+            "-0",
+            "0.0",
+            "10.0",
+            "1.50",
+            "0.1",
+            "1e3",
+            "1.5e1",
+            "120e-1",
+            "9007199254740992.0",
+            "1e23",
+            "18446744073709551616",
+            "0e99999",
+            "1.0000000000000002",
+        ] {
+            assert!(parse_value(number).is_ok(), "{number}");
+        }
+        assert!(parse_value("\"1.0000000000000001\"").is_ok());
     }
 
     #[test]

@@ -96,7 +96,8 @@ fn types(schema: &Value) -> Vec<&str> {
 fn coerced(value: &Value, types: &[&str]) -> Option<Value> {
     match value {
         Value::String(text) if !types.is_empty() && !types.contains(&"string") => {
-            let value = parse_value(text).ok()?;
+            // With blanks around it, it is a text that holds a value, and not exactly one.
+            let value = parse_value(text).ok().filter(|_| text.trim() == text)?;
             let fits = match &value {
                 Value::Null => types.contains(&"null"),
                 Value::Bool(_) => types.contains(&"boolean"),
@@ -155,6 +156,14 @@ mod tests {
             (json!("number"), json!("1.50"), json!(1.5)),
             (json!("number"), json!("0.1234567890123456789"), json!("0.1234567890123456789")),
             (json!("number"), json!(" 1 "), json!(" 1 ")),
+            (json!("integer"), json!(" 1"), json!(" 1")),
+            (json!("integer"), json!("2\n"), json!("2\n")),
+            (json!("boolean"), json!("false "), json!("false ")),
+            (json!("null"), json!("\tnull"), json!("\tnull")),
+            (json!("array"), json!(" []"), json!(" []")),
+            (json!("object"), json!("{}\n"), json!("{}\n")),
+            (json!("integer"), json!("10.000000000000000001"), json!("10.000000000000000001")),
+            (json!("number"), json!("1.0000000000000001"), json!("1.0000000000000001")),
             (json!("number"), json!("1x"), json!("1x")),
             (json!("boolean"), json!("true"), json!(true)),
             (json!("boolean"), json!("True"), json!("True")),
@@ -172,11 +181,6 @@ mod tests {
             let schema = json!({"type": "object", "properties": {"x": {"type": types}}});
             let mut arguments = json!({"x": value});
             apply(&mut arguments, &schema);
-            // " 1 " parses as JSON with blanks around it, but it is not exactly a number for the eye; it is one for JSON.
-            if value == json!(" 1 ") {
-                assert!(arguments["x"] == json!(1) || arguments["x"] == expected);
-                continue;
-            }
             assert_eq!(arguments["x"], expected, "{schema}: {value}");
         }
     }

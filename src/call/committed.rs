@@ -10,10 +10,11 @@ use super::planned::Answer;
 use super::unwrapped;
 use crate::clock;
 use crate::mask;
+use crate::provider::cut;
 use crate::report::Reporter;
 use crate::report::event::{CallLabel, Event};
 use crate::session::folder::SessionFolder;
-use crate::session::history::History;
+use crate::session::history::{History, Round};
 use crate::session::log::Log;
 use crate::session::record::{
     Attachment, DecidedBy, OperationId, OperationResultRecord, Record, ResultStatus, ToolResultRecord,
@@ -134,13 +135,19 @@ impl Settlement {
             (_, Some(_)) if self.is_folded => None,
             (_, Some(code)) => hints::next_line(code, self.detail.as_deref().map(mask::apply).as_deref()),
         };
-        let next = next.map(|line| shorten(&line, bytes_max / 4, None).into_owned());
+        let next = next.map(|line| {
+            let mut line = shorten(&line, bytes_max / 4, None).into_owned();
+            line.truncate(cut(&line, bytes_max / 4).len());
+            line
+        });
         let room = bytes_max.saturating_sub(next.as_ref().map_or(0, |line| line.len() + 1));
         if self.content.len() > room {
             if self.output_file.is_none() {
                 self.output_file = keep_whole(folder, &self.id, &self.content);
             }
             self.content = shorten(&self.content, room, self.output_file.as_deref()).into_owned();
+            // The line that says what was left out may not fit.
+            self.content.truncate(cut(&self.content, room).len());
             // A schema that may have been cut was not seen.
             self.fetched.clear();
         }
@@ -214,10 +221,42 @@ pub struct Budget {
     pub result_bytes: usize,
     /// What is left of `round_result_bytes` for this reply.
     pub round_bytes: usize,
+    /// What is kept free for each result that is still to come.
+    reserved_bytes: usize,
 }
 
-/// Even a reply of very many calls leaves each result this much.
-const RESULT_BYTES_MIN: usize = 512;
+/// Kept free for each result of a reply, so that a long one leaves something for those behind it; a reply of so many
+/// calls that this does not fit keeps an even share free for each.
+const RESERVED_BYTES: usize = 512;
+/// A result is never empty, so even where nothing is left it has this much; only there can `round_result_bytes` be
+/// exceeded.
+const RESULT_BYTES_MIN: usize = 16;
+
+impl Budget {
+    /// What is left for the results of a round that are still to come.
+    pub fn of(round: &Round, result_bytes: u64, round_result_bytes: u64) -> Self {
+        let bytes = |value: u64| usize::try_from(value).unwrap_or(usize::MAX);
+        let results = round.calls.iter().filter_map(|call| call.result.as_ref());
+        let used_bytes: usize = results.map(|result| result.content.len()).sum();
+        Self {
+            result_bytes: bytes(result_bytes),
+            round_bytes: bytes(round_result_bytes).saturating_sub(used_bytes),
+            reserved_bytes: (bytes(round_result_bytes) / round.calls.len().max(1)).min(RESERVED_BYTES),
+        }
+    }
+
+    /// For results of several rounds, each bounded for itself.
+    pub fn of_each(result_bytes: u64) -> Self {
+        let result_bytes = usize::try_from(result_bytes).unwrap_or(usize::MAX);
+        Self { result_bytes, round_bytes: usize::MAX, reserved_bytes: 0 }
+    }
+
+    /// What the next result may have, with so many still to come behind it.
+    fn of_next(&self, behind: usize) -> usize {
+        let free = self.round_bytes.saturating_sub(self.reserved_bytes.saturating_mul(behind));
+        self.result_bytes.min(free).max(RESULT_BYTES_MIN)
+    }
+}
 
 /// Commits what is settled in the order given: records, one sync, events. A call whose operations are all recorded
 /// gets its own result, folded from theirs, behind the last of them. `events` are told first: those of operations that
@@ -247,6 +286,7 @@ pub fn append_all(
     items: Vec<Item>,
 ) -> anyhow::Result<Vec<Event>> {
     let mut events = Vec::new();
+    fold_what_a_kill_left(log, folder, budget, &mut events)?;
     let mut items = items.into_iter().peekable();
     while let Some(item) = items.next() {
         let call_id = item.call_id().to_owned();
@@ -257,8 +297,29 @@ pub fn append_all(
         if is_last_of_call && let Some(folded) = folded(log.history(), &call_id) {
             events.push(record(log, folder, budget, folded)?);
         }
+        fold_what_a_kill_left(log, folder, budget, &mut events)?;
     }
     Ok(events)
+}
+
+/// Folds the calls whose operations are all recorded, and that a kill left without a result of their own, each once all
+/// calls of the reply before it are answered.
+fn fold_what_a_kill_left(
+    log: &mut Log,
+    folder: &SessionFolder,
+    budget: &mut Budget,
+    events: &mut Vec<Event>,
+) -> anyhow::Result<()> {
+    while let Some(folded) = next_to_fold(log.history()) {
+        events.push(record(log, folder, budget, folded)?);
+    }
+    Ok(())
+}
+
+/// The first open call of the latest reply, if nothing is left to do about it but to fold it.
+pub fn next_to_fold(history: &History) -> Option<Settlement> {
+    let (call, _) = history.last_round()?.open_calls().next()?;
+    folded(history, &call.id)
 }
 
 /// Appends one result, without a sync, and returns what is to be told once it is on disk.
@@ -268,13 +329,13 @@ pub fn record(
     budget: &mut Budget,
     mut settlement: Settlement,
 ) -> anyhow::Result<Event> {
-    let whole = budget.result_bytes.min(budget.round_bytes);
+    let whole = budget.of_next(calls_behind(log.history(), &settlement.id.call_id));
     let bytes_max = match settlement.id.operation {
         Some(_) => {
             let share = share(whole, operation_count(log.history(), &settlement.id.call_id));
             within_fold(&settlement.content, share.max(SHARE_BYTES_MIN))
         }
-        None => whole.max(RESULT_BYTES_MIN),
+        None => whole,
     };
     settlement.shape(folder, bytes_max);
     if settlement.id.operation.is_none() {
@@ -296,6 +357,12 @@ const SHARE_BYTES_MIN: usize = 256;
 fn share(bytes: usize, operations: usize) -> usize {
     let operations = operations.max(1);
     bytes.saturating_sub(operations * FRAME_BYTES) / operations
+}
+
+/// How many other calls of the same reply have no result yet.
+fn calls_behind(history: &History, call_id: &str) -> usize {
+    let round = history.last_round().into_iter();
+    round.flat_map(Round::open_calls).filter(|(call, _)| call.id != call_id).count()
 }
 
 /// How much of a share its content may take, so that it still fits when the fold has indented what looks like a frame.

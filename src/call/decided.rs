@@ -10,7 +10,7 @@ use crate::permission::{Question, Rule, Rules, Verdict, grant, judge};
 use crate::session::record::{
     DecidedBy, Decision, DecisionRecord, Granted, OperationId, PlannedFile, ResultStatus, Scope,
 };
-use crate::tool::{Assessment, Refusal, Waits};
+use crate::tool::{Assessment, Effect, Moot, Refusal, Waits};
 
 /// The right to run one operation once, as it was judged. Only the deciding stages make one: this one, and
 /// [`super::settled`] from a person's answer.
@@ -94,7 +94,7 @@ pub enum Decided {
     Denied(Answer),
     /// A person has to say, for this reason.
     Ask(String),
-    /// A person would have to say, but it would fail whatever they said.
+    /// It would fail, whatever a person said.
     Moot(Refusal),
 }
 
@@ -111,13 +111,17 @@ pub fn decide(call: &CheckedCall<'_>, assessment: &Assessment, rules: &Rules) ->
             Decided::Ask(QUESTION_ASKS.to_owned())
         }
         Verdict::Allow { decided_by: by, never_asks } => {
+            // A side effect that would fail is not begun; a read tells by itself what it finds.
+            if let (Effect::SideEffect, Some(moot)) = (call.tool.tool.effect(), &assessment.moot) {
+                return Decided::Moot(moot.refusal().clone());
+            }
             let grounds =
                 (!never_asks).then_some(Grounds { decision: Decision::Allow, by, reason: None, granted: None });
             Decided::Allowed(Permit::new(grounds, assessment.files.clone()))
         }
         Verdict::Ask { why } => match &assessment.moot {
-            Some(refusal) => Decided::Moot(refusal.clone()),
-            None => Decided::Ask(why),
+            Some(Moot::Plain(refusal)) => Decided::Moot(refusal.clone()),
+            Some(Moot::Veiled(_)) | None => Decided::Ask(why),
         },
         Verdict::Deny { decided_by, message } => Decided::Denied(denied_by_rule(decided_by, message)),
     }

@@ -19,7 +19,7 @@ use crate::session::pending::{Needs, PendingCall};
 use crate::session::record::{
     Attachment, DecidedBy, Decision, OnAsk, OnError, OperationId, ResultStatus, Scope, TrailingReads,
 };
-use crate::tool::{Assessment, Effect, Overlay, Refusal, Tool, Waits};
+use crate::tool::{Assessment, Effect, Moot, Overlay, Refusal, Tool, Waits};
 use crate::workspace::World;
 
 /// An operation without a result.
@@ -295,7 +295,7 @@ impl<'a> Planner<'a, '_> {
         let assessed = call.tool.tool.assess(&call.arguments, self.situation.world, &self.overlay);
         let shown_before = matches!(settled, Settled::Approved(_) | Settled::Undecided);
         let assessed = assessed.and_then(|assessment| match assessment.moot {
-            Some(refusal) if shown_before => Err(refusal),
+            Some(Moot::Plain(refusal)) if shown_before => Err(refusal),
             moot => Ok(Assessment { moot, ..assessment }),
         });
         let assessment = match assessed {
@@ -349,7 +349,8 @@ impl<'a> Planner<'a, '_> {
         }
     }
 
-    /// A person said yes to what was shown. A tool that is no longer offered is refused all the same.
+    /// A person said yes to what was shown. What a rule denies by now is refused all the same, and so is a tool that is
+    /// no longer offered.
     fn approved(
         &self,
         operation: &OpenOperation<'a>,
@@ -357,9 +358,7 @@ impl<'a> Planner<'a, '_> {
         assessment: Assessment,
         before: &'a PendingCall,
     ) -> Next<'a> {
-        if call.tool.withheld.is_some()
-            && let Decided::Denied(answer) = decide(call, &assessment, self.situation.rules)
-        {
+        if let Decided::Denied(answer) = decide(call, &assessment, self.situation.rules) {
             return Next::Answered(answer);
         }
         match settled::permit(before, &assessment) {
@@ -378,8 +377,13 @@ impl<'a> Planner<'a, '_> {
     fn judged(&mut self, operation: &OpenOperation<'a>, call: &CheckedCall<'a>, assessment: Assessment) -> Next<'a> {
         let reads = call.tool.tool.effect() == Effect::Read;
         if operation.waiting.is_some() && assessment.preview.is_question() {
-            // It began before; what is denied now does not undo that.
-            return self.ask(call, assessment, QUESTION_ASKS.to_owned());
+            return match decide(call, &assessment, self.situation.rules) {
+                Decided::Denied(answer) => Next::Answered(answer),
+                // It may have been begun by a rule; what it asks is for a person all the same.
+                Decided::Allowed(_) | Decided::Ask(_) | Decided::Moot(_) => {
+                    self.ask(call, assessment, QUESTION_ASKS.to_owned())
+                }
+            };
         }
         let denied_before = self.situation.denied_index.is_some_and(|denied| denied < operation.index)
             || self.situation.decisions.denied_before(&operation.id);
@@ -409,6 +413,11 @@ impl<'a> Planner<'a, '_> {
         match self.situation.on_ask {
             OnAsk::Suspend => {
                 self.suspending = true;
+                // For the person alone: the model is not to learn it from a denial.
+                let why = match &assessment.moot {
+                    Some(Moot::Veiled(refusal)) => format!("{why}; as things stand it would fail: {}", refusal.message),
+                    Some(Moot::Plain(_)) | None => why,
+                };
                 self.park(call, assessment, why, None)
             }
             OnAsk::Deny => Next::Answered(denied_unattended(&why)),

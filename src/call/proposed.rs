@@ -17,8 +17,8 @@ pub const ARGUMENTS_BYTES_MAX: usize = 16 * 1024 * 1024;
 /// turn's own limit.
 pub const CALLS_MAX: usize = crate::provider::assemble::CALLS_MAX;
 
-/// Takes in the calls of a reply that follows `history`.
-pub fn take_in(calls: Vec<ToolCall>, history: &History) -> Vec<ToolCall> {
+/// Takes in the calls of a reply that follows `history`, the latest turn's `round`.
+pub fn take_in(calls: Vec<ToolCall>, history: &History, round: u64) -> Vec<ToolCall> {
     let mut taken: Vec<ToolCall> = Vec::new();
     // By the id that the model gave, the places of the calls that were taken under it.
     let mut sent: HashMap<String, Vec<usize>> = HashMap::new();
@@ -39,10 +39,17 @@ pub fn take_in(calls: Vec<ToolCall>, history: &History) -> Vec<ToolCall> {
         taken.push(call);
     }
     let mut used: HashSet<String> = HashSet::new();
+    // The ids that a summary covers are not known any more, and none of them may come again.
+    if history.summary().is_some() {
+        for (index, call) in taken.iter_mut().enumerate() {
+            call.id = format!("call_{}_{round}_{}", history.turn(), index + 1);
+        }
+        return taken;
+    }
     let mut number = history.call_count();
     for call in &mut taken {
         number += 1;
-        if !is_valid_id(&call.id) || history.has_call(&call.id) || used.contains(&call.id) {
+        if is_reserved(&call.id) || !is_valid_id(&call.id) || history.has_call(&call.id) || used.contains(&call.id) {
             call.id = fresh_id(&mut number, history, &used);
         }
         used.insert(call.id.clone());
@@ -62,6 +69,12 @@ pub fn is_valid_id(id: &str) -> bool {
     (1..=ID_BYTES_MAX).contains(&id.len())
         && !id.starts_with('-')
         && id.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-')
+}
+
+/// Whether it looks like an id of a reply behind a summary: `call_TURN_ROUND_N`.
+fn is_reserved(id: &str) -> bool {
+    let numbers = id.strip_prefix("call_").unwrap_or_default();
+    numbers.split('_').count() == 3 && numbers.bytes().all(|byte| byte.is_ascii_digit() || byte == b'_')
 }
 
 /// `call_N`, short because people type it; N counts the calls of the session.
@@ -91,7 +104,7 @@ mod tests {
     }
 
     fn ids_and_arguments(calls: Vec<ToolCall>) -> Vec<(String, String)> {
-        take_in(calls, &History::default()).into_iter().map(|call| (call.id, call.arguments)).collect()
+        take_in(calls, &History::default(), 1).into_iter().map(|call| (call.id, call.arguments)).collect()
     }
 
     #[test]
@@ -123,6 +136,10 @@ mod tests {
             ),
             (vec![call("a", "read", "{}"), call("a", "list", "{}")], vec![("a", "{}"), ("call_2", "{}")]),
             (vec![call("call_2", "read", "1"), call("", "read", "2")], vec![("call_2", "1"), ("call_3", "2")]),
+            (
+                vec![call("call_1_2_3", "read", "1"), call("call_1_2", "read", "2"), call("call_1_2_x", "read", "3")],
+                vec![("call_1", "1"), ("call_1_2", "2"), ("call_1_2_x", "3")],
+            ),
         ] {
             let expected: Vec<(String, String)> =
                 expected.into_iter().map(|(id, arguments)| (id.to_owned(), arguments.to_owned())).collect();

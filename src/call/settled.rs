@@ -143,7 +143,9 @@ fn changed_files<'p>(shown: &'p Preview, now: &Preview) -> Vec<&'p str> {
 
 /// Whether carrying out `now` does what `shown` said; the words around it may differ.
 pub fn is_same_effect(shown: &Preview, now: &Preview) -> bool {
-    match (shown, now) {
+    // What was shown was masked; a file of before that was kept as it was.
+    let (shown, now) = (shown.clone().masked(), now.clone().masked());
+    match (&shown, &now) {
         (Preview::Patch { diff, files, why: _ }, Preview::Patch { diff: diff_now, files: files_now, why: _ }) => {
             diff == diff_now && files == files_now
         }

@@ -1,6 +1,6 @@
 //! `attini answer`: a person's answer to a question, and the turn goes on.
 
-use super::continuation::{carry_out, ensure_digest, equipment, still_suspended};
+use super::continuation::{all_decided, decide_on};
 use super::invocation::Invocation;
 use super::opened::{nothing_pending, open_existing};
 use super::stdin::{self, Input};
@@ -11,7 +11,6 @@ use crate::session::pending::{Needs, PendingCall, PendingFile};
 use crate::session::record::OperationId;
 use crate::tool::Preview;
 use crate::turn::decisions::{Verdict, decide, select};
-use crate::turn::verification::{Grants, ensure_answers};
 
 /// The longest answer.
 pub(super) const ANSWER_BYTES_MAX: u64 = 1024 * 1024;
@@ -23,26 +22,16 @@ pub fn run(invocation: &Invocation, arguments: &AnswerArguments) -> anyhow::Resu
     let Some(file) = opened.pending.take() else {
         return Err(nothing_pending(invocation, Some(opened.log.history())).into());
     };
-    ensure_digest(&file, arguments.if_digest.as_deref())?;
-    let trust = invocation.trust()?;
-    let equipment = equipment(invocation, &opened, &arguments.turn, &trust)?;
-    let recomputed = equipment.verify(invocation, opened.folder, opened.log.history(), &file)?;
-    let index = question(&file, arguments.id.as_deref(), &text)?;
-    if arguments.text != "-" {
-        ensure_a_choice(&file.calls[index], &text)?;
-    }
-    ensure_answers(&file.calls[index], recomputed[index].as_ref(), opened.log.history(), &text)?;
-    let mut decided = file.clone();
-    decide(&mut decided, &[index], &Verdict::Answer { text });
-    let grants = Grants::of(&decided, opened.log.history(), &recomputed);
-    drop(recomputed);
-    if decided != file {
-        decided.store(opened.folder)?;
-    }
-    if decided.undecided().next().is_some() {
-        return Ok(still_suspended(invocation, opened.log.history(), &decided));
-    }
-    carry_out(invocation, opened, equipment, &decided, &grants, trust)
+    decide_on(invocation, opened, file, (&arguments.turn, arguments.if_digest.as_deref()), |ground, file| {
+        let index = question(&file, arguments.id.as_deref(), &text)?;
+        if arguments.text != "-" {
+            ensure_a_choice(&file.calls[index], &text)?;
+        }
+        ground.ensure_answers(&file, index, &text)?;
+        let mut decided = file.clone();
+        decide(&mut decided, &[index], &Verdict::Answer { text });
+        ground.store(&file, decided)
+    })
 }
 
 fn read_answer(arguments: &AnswerArguments) -> anyhow::Result<String> {
@@ -72,10 +61,7 @@ fn question(file: &PendingFile, id: Option<&str>, text: &str) -> Result<usize, F
     }
     match select(file, &ids, &verdict)?.as_slice() {
         [index] => Ok(*index),
-        [] if file.undecided().next().is_none() => {
-            Err(Failure::new(Status::NothingPending, "every pending call is decided already")
-                .hint("`attini resume` carries the decisions out; a new prompt drops the calls"))
-        }
+        [] if file.undecided().next().is_none() => Err(all_decided()),
         [] => Err(Failure::new(Status::NothingPending, "no question is open")
             .hint("what is pending waits for `attini approve` or `attini deny`")),
         several => {

@@ -1,57 +1,30 @@
 //! `attini approve`: a person's yes, and the turn goes on.
 
-use super::continuation::{carry_out, ensure_digest, equipment, go_on, rules_file, still_suspended};
+use super::continuation::{Ground, decide_on, equipment, go_on, rules_file};
 use super::invocation::Invocation;
-use super::opened::{Continued, Equipment, nothing_pending, open_existing, standing};
+use super::opened::{Continued, nothing_pending, open_existing, standing};
 use crate::call::decided::question;
 use crate::cli::{ApproveArguments, GrantScope};
 use crate::clock;
-use crate::config::trust::Trust;
 use crate::exit::Status;
 use crate::failure::Failure;
 use crate::permission::grant::{covers, suggest_prefix};
-use crate::session::folder::SessionFolder;
 use crate::session::history::Standing;
 use crate::session::pending::{Needs, PendingFile};
 use crate::session::record::{Decision, Granted, Scope};
 use crate::turn::decisions::{Verdict, decide, select};
-use crate::turn::verification::{Grants, Recomputed};
+use crate::turn::verification::Recomputed;
 
 pub fn run(invocation: &Invocation, arguments: &ApproveArguments) -> anyhow::Result<Status> {
     let folder = invocation.folder()?;
     let mut opened = open_existing(invocation, folder.as_ref(), arguments.turn.wait)?;
     let Some(file) = opened.pending.take() else { return approve_unfinished(invocation, opened, arguments) };
-    ensure_digest(&file, arguments.if_digest.as_deref())?;
-    let trust = invocation.trust()?;
-    let equipment = equipment(invocation, &opened, &arguments.turn, &trust)?;
-    let recomputed = equipment.verify(invocation, opened.folder, opened.log.history(), &file)?;
-    let selected = select(&file, &arguments.ids, &Verdict::Approve)?;
     let stored = arguments.grant.map(|scope| (scope, arguments.prefix));
-    let decided = approve(
-        &Ground { invocation, folder: opened.folder, equipment: &equipment, recomputed: &recomputed, trust: &trust },
-        &file,
-        &selected,
-        stored,
-    )?;
-    let grants = Grants::of(&decided, opened.log.history(), &recomputed);
-    drop(recomputed);
-    if decided != file {
-        decided.store(opened.folder)?;
-    }
-    if decided.undecided().next().is_some() {
-        return Ok(still_suspended(invocation, opened.log.history(), &decided));
-    }
-    carry_out(invocation, opened, equipment, &decided, &grants, trust)
-}
-
-/// What an approval is made on.
-pub(super) struct Ground<'a> {
-    pub invocation: &'a Invocation,
-    pub folder: &'a SessionFolder,
-    pub equipment: &'a Equipment,
-    /// The file's calls as they are now.
-    pub recomputed: &'a [Option<Recomputed<'a>>],
-    pub trust: &'a Trust,
+    decide_on(invocation, opened, file, (&arguments.turn, arguments.if_digest.as_deref()), |ground, file| {
+        let selected = select(&file, &arguments.ids, &Verdict::Approve)?;
+        let decided = approve(ground, &file, &selected, stored)?;
+        ground.store(&file, decided)
+    })
 }
 
 /// The file with the approval of these calls in it, and with the rule that it stores, for so many first words of the

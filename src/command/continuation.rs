@@ -14,10 +14,66 @@ use crate::session::pending::PendingFile;
 use crate::session::record::{OperationId, Scope, TurnSettings};
 use crate::turn::Turn;
 use crate::turn::ending::result_of;
-use crate::turn::verification::Grants;
+use crate::turn::verification::{Grants, Recomputed, ensure_answers};
+
+/// What decisions are made on.
+pub struct Ground<'a> {
+    pub invocation: &'a Invocation,
+    pub folder: &'a SessionFolder,
+    pub history: &'a History,
+    pub equipment: &'a Equipment,
+    /// The file's calls as they are now.
+    pub recomputed: &'a [Option<Recomputed<'a>>],
+    pub trust: &'a Trust,
+}
+
+impl Ground<'_> {
+    /// Refuses (2) an answer that is none to what the file's call of that index asked back.
+    pub fn ensure_answers(&self, file: &PendingFile, index: usize, text: &str) -> Result<(), Failure> {
+        ensure_answers(&file.calls[index], self.recomputed[index].as_ref(), self.history, text)
+    }
+
+    /// Writes down what was decided, if that is anything new.
+    pub fn store(&self, before: &PendingFile, decided: PendingFile) -> anyhow::Result<PendingFile> {
+        if decided != *before {
+            decided.store(self.folder)?;
+        }
+        Ok(decided)
+    }
+}
+
+/// Decides on the calls of a file that fits the conversation, and the digest that the person speaks of; then goes on with
+/// the turn, or tells that some calls still wait. `decide` returns the file as it has written it.
+pub fn decide_on(
+    invocation: &Invocation,
+    opened: Continued<'_>,
+    file: PendingFile,
+    (options, if_digest): (&TurnOptions, Option<&str>),
+    decide: impl FnOnce(&Ground<'_>, PendingFile) -> anyhow::Result<PendingFile>,
+) -> anyhow::Result<Status> {
+    ensure_digest(&file, if_digest)?;
+    let trust = invocation.trust()?;
+    let equipment = equipment(invocation, &opened, options, &trust)?;
+    let recomputed = equipment.verify(invocation, opened.folder, opened.log.history(), &file)?;
+    let (folder, history) = (opened.folder, opened.log.history());
+    let ground = Ground { invocation, folder, history, equipment: &equipment, recomputed: &recomputed, trust: &trust };
+    let decided = decide(&ground, file)?;
+    let grants = Grants::of(&decided, opened.log.history(), &recomputed);
+    drop(recomputed);
+    if decided.undecided().next().is_some() {
+        return Ok(still_suspended(invocation, opened.log.history(), &decided));
+    }
+    carry_out(invocation, opened, equipment, &decided, &grants, trust)
+}
+
+/// Every pending call is decided, so there is nothing to deny or to answer.
+pub fn all_decided() -> Failure {
+    Failure::new(Status::NothingPending, "every pending call is decided already")
+        .hint("`attini resume` carries the decisions out; a new prompt drops the calls")
+}
 
 /// Refuses (17) a pending.json that is not the one that the person speaks of.
-pub fn ensure_digest(file: &PendingFile, wanted: Option<&str>) -> Result<(), Failure> {
+fn ensure_digest(file: &PendingFile, wanted: Option<&str>) -> Result<(), Failure> {
     match wanted {
         Some(wanted) if wanted != file.digest => {
             Err(Failure::conflict(format!("pending.json has the digest {}, not {wanted}", file.digest))

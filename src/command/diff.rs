@@ -12,7 +12,7 @@ use super::invocation::Invocation;
 use crate::cli::DiffArguments;
 use crate::exit::Status;
 use crate::failure::Failure;
-use crate::permission::HostVerdict;
+use crate::permission::{HostVerdict, ReadDenials};
 use crate::report::line::{Line, Tone};
 use crate::session::folder::SessionFolder;
 use crate::session::log::Log;
@@ -111,6 +111,7 @@ fn candidates<'c>(
         limits: &NO_LIMITS,
         withheld_variables: &[],
         fetch_verdict: &|_| HostVerdict::Asks,
+        read_denials: &ReadDenials::default(),
         state: None,
     };
     let stack = Stack::look(&arguments, &surroundings);

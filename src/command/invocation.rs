@@ -51,7 +51,7 @@ impl Invocation {
         let mut options = report_options(parsed, &environment);
         options.session = Some(session.clone());
         let command_prefix = options.command_prefix.clone();
-        let reporter = Reporter::new(options);
+        let reporter = Reporter::new(options, &interrupt);
         Ok(Self { environment, workspace, session, interrupt, rule_options, command_prefix, reporter })
     }
 

@@ -14,7 +14,8 @@ use crate::call::repeated::Memory;
 use crate::call::settled::Decisions;
 use crate::config::Config;
 use crate::interrupt::Interrupt;
-use crate::permission::{Rule, Rules, host_verdict};
+use crate::permission::{ReadDenials, Rule, Rules, host_verdict};
+use crate::report::shell_quote;
 use crate::session::pending::Needs;
 use crate::session::record::{OnAsk, OnError, OperationId, ResultStatus, ToolCall, TrailingReads};
 use crate::tool::registry::Registry;
@@ -56,8 +57,7 @@ impl WouldAsk {
         match &self.rules {
             _ if self.is_question => "a model's question can be answered".to_owned(),
             Some(rules) => {
-                let lines: Vec<String> = rules.iter().map(Rule::to_line).collect();
-                format!("in permissions.jsonl this would allow it: {}", lines.join(" and "))
+                format!("`attini rules add {}` would allow it", shell_quote(rules.iter().map(Rule::to_line)))
             }
             None => "no rule can allow it; a model's call can be approved".to_owned(),
         }
@@ -137,6 +137,7 @@ impl Bench<'_> {
             limits: &limits,
             withheld_variables: &withheld_variables(&self.config.environment_pass, &keys),
             fetch_verdict: &|host| host_verdict(host, fetch_run, rules),
+            read_denials: &ReadDenials::of(rules),
             state: state.as_ref(),
         };
         let mut world = World::default();

@@ -43,7 +43,7 @@ fn serve_tools(invocation: &Invocation) -> anyhow::Result<Status> {
     let call = |name: &str, arguments: Map<String, Value>, interrupt: &Interrupt| {
         call(&bench, name, arguments, interrupt).unwrap_or_else(|error| {
             let failure = Failure::of(&error);
-            failed(failure.code, failure.message, failure.hint)
+            failed(&failure.code, &failure.message, failure.hint)
         })
     };
     let served = serve(offered(&registry), concurrency, &invocation.interrupt, &call);
@@ -78,22 +78,22 @@ fn call(bench: &Bench<'_>, name: &str, arguments: Map<String, Value>, interrupt:
     Ok(match bench.run(&call, &mut rules, interrupt, &|_| {}) {
         Ended::Unfit(refusal) => {
             let next = hints::next_line(refusal.code, refusal.detail.as_deref());
-            failed(refusal.code.to_owned(), refusal.message, next)
+            failed(refusal.code, &refusal.message, next)
         }
         Ended::Answered(answer) if answer.status == ResultStatus::Ok => done(bench.config, answer.content),
         Ended::Answered(answer) => {
             let next = hints::next_line(answer.code, answer.detail.as_deref());
-            failed(answer.code.to_owned(), answer.content, next)
+            failed(answer.code, &answer.content, next)
         }
         Ended::WouldAsk(asked) => {
             let message = format!("{name} would have to ask: {}", asked.why);
-            failed("needs_approval".to_owned(), message, Some(asked.hint()))
+            failed("needs_approval", &message, Some(asked.hint()))
         }
         Ended::Ran(outcome) if outcome.status == ResultStatus::Ok => done(bench.config, outcome.content),
         Ended::Ran(outcome) => {
             let next = next_line(&outcome);
             let content = done(bench.config, outcome.content).text;
-            failed(outcome.code.unwrap_or("error").to_owned(), content, next)
+            failed(outcome.code.unwrap_or("error"), &content, next)
         }
     })
 }
@@ -102,12 +102,12 @@ fn done(config: &Config, content: String) -> Served {
     let content = if content.trim().is_empty() { "(no output)".to_owned() } else { content };
     let bytes_max = usize::try_from(config.limits.result_bytes).unwrap_or(usize::MAX);
     let masked = mask::apply(&content);
-    Served { text: shorten(&masked, bytes_max, None).into_owned(), code: None, is_error: false }
+    Served { text: shorten(&masked, bytes_max, None).into_owned(), is_error: false }
 }
 
 /// A failure says its code, for whoever looks for that alone, and what to do next.
-fn failed(code: String, message: String, next: Option<String>) -> Served {
+fn failed(code: &str, message: &str, next: Option<String>) -> Served {
     let next = next.map(|next| format!("\n{next}")).unwrap_or_default();
     let text = format!("{code}: {}{next}", message.trim_end_matches('\n'));
-    Served { text: mask::apply(&text).into_owned(), code: Some(code), is_error: true }
+    Served { text: mask::apply(&text).into_owned(), is_error: true }
 }

@@ -2,7 +2,9 @@
 
 pub mod answer;
 pub mod approve;
+pub mod ask;
 pub mod check;
+pub mod compact;
 pub mod completions;
 pub mod continuation;
 pub mod demo;
@@ -11,6 +13,7 @@ pub mod diff;
 pub mod invocation;
 pub mod lone;
 pub mod mcp;
+pub mod models;
 pub mod opened;
 pub mod resume;
 pub mod review;
@@ -33,7 +36,8 @@ use crate::config::environment::Environment;
 use crate::crash;
 use crate::exit::Status;
 use crate::failure::Failure;
-use crate::interrupt::Interrupt;
+use crate::interrupt::{Cause, Interrupt};
+use crate::provider::ProviderError;
 use crate::report::Reporter;
 use crate::report::event::TurnResult;
 use crate::report::{Mode, Volume};
@@ -44,7 +48,7 @@ pub fn run(parsed: Parsed, environment: Environment, interrupt: Interrupt) -> St
     let told = Arc::new(LastWords {
         name: parsed.command.name(),
         is_turn: parsed.command.turn_options().is_some() || matches!(parsed.command, Command::Demo),
-        reporter: Reporter::new(invocation::report_options(&parsed, &environment)),
+        reporter: Reporter::new(invocation::report_options(&parsed, &environment), &interrupt),
     });
     let at_once = Arc::clone(&told);
     let listening = interrupt
@@ -113,6 +117,9 @@ fn dispatch(
         Command::Undo(arguments) => undo::run(&invocation, arguments),
         Command::Rules(arguments) => rules::run(&invocation, arguments),
         Command::Trust(arguments) => trust::run(&invocation, arguments),
+        Command::Ask(arguments) => ask::run(&invocation, arguments),
+        Command::Compact(arguments) => compact::run(&invocation, arguments),
+        Command::Models(arguments) => models::run(&invocation, arguments),
         Command::Demo | Command::Completions(_) => Ok(Status::Completed),
     };
     Ok(invocation.reporter.ensure_printed(status?))
@@ -123,6 +130,27 @@ impl Status {
     pub fn of_result(result: &TurnResult) -> Self {
         let told = Self::ALL.into_iter().find(|status| status.code() == result.exit_code);
         told.unwrap_or(Self::Error)
+    }
+}
+
+impl Failure {
+    /// Why a command that asked the model outside of a turn has no answer.
+    pub fn of_provider(error: ProviderError, interrupt: &Interrupt) -> Self {
+        if error.interrupted {
+            return Self::of_interrupt(interrupt);
+        }
+        let ProviderError { code, message, hint, retryable, interrupted: _ } = error;
+        // The hints of a turn speak of going on with it.
+        let hint = hint.filter(|hint| !hint.contains("attini resume"));
+        Self { status: Status::ProviderError, code, message, hint, retryable }
+    }
+
+    /// What ended a request outside of a turn.
+    pub fn of_interrupt(interrupt: &Interrupt) -> Self {
+        match interrupt.cause() {
+            Some(Cause::Signal(signal)) => Self::new(Status::Interrupted(signal), "interrupted by a signal"),
+            Some(Cause::TimeLimit | Cause::Cancelled) | None => Self::new(Status::Error, "the request was interrupted"),
+        }
     }
 }
 

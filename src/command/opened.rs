@@ -11,7 +11,7 @@ use crate::config::trust::Trust;
 use crate::exit::Status;
 use crate::failure::Failure;
 use crate::mcp::Servers;
-use crate::permission::{HostVerdict, Rule, Rules, RulesFile};
+use crate::permission::{HostVerdict, ReadDenials, Rule, Rules, RulesFile};
 use crate::provider::{self, Connected};
 use crate::report::event::{Event, TurnResult};
 use crate::session::folder::SessionFolder;
@@ -22,6 +22,7 @@ use crate::session::pending::PendingFile;
 use crate::session::record::{Record, TurnSettings, TurnStatus, UserRecord};
 use crate::tool::Surroundings;
 use crate::tool::own;
+use crate::tool::patch::recover::follow_trace;
 use crate::tool::registry::Registry;
 use crate::tool::registry::builtin_tools;
 use crate::turn::Turn;
@@ -56,6 +57,9 @@ pub fn open(invocation: &Invocation, folder: &SessionFolder, wait: Option<Option
     folder
         .clean()
         .map_err(|error| Failure::persistence(format!("{} cannot be cleaned up: {error}", folder.display(""))))?;
+    follow_trace(folder, &invocation.workspace).map_err(|error| {
+        Failure::persistence(format!("what an undo that was killed left cannot be cleaned up: {error}"))
+    })?;
     let Some((log, warnings)) = log else {
         return Ok(Opened { lock, log: None, pending: None });
     };
@@ -185,6 +189,7 @@ impl Equipment {
             limits: &self.settings.tool_limits(),
             withheld_variables: &self.withheld_variables,
             fetch_verdict: &|_| HostVerdict::Asks,
+            read_denials: &ReadDenials::of(&self.rules),
             state: None,
         };
         Ok(verify(file, history, &self.registry, &surroundings, &self.rules)?)

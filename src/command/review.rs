@@ -7,8 +7,8 @@ mod page;
 use std::collections::BTreeSet;
 
 use super::answer::ANSWER_BYTES_MAX;
-use super::approve::{Ground, approve};
-use super::continuation::{carry_out, ensure_digest, equipment, still_suspended};
+use super::approve::approve;
+use super::continuation::{Ground, decide_on};
 use super::invocation::Invocation;
 use super::opened::{nothing_pending, open_existing};
 use crate::cli::{GrantScope, ReviewArguments};
@@ -17,12 +17,10 @@ use crate::failure::Failure;
 use crate::interrupt::Cause;
 use crate::report::line::{Line, Tone};
 use crate::report::preview;
-use crate::session::history::History;
 use crate::session::pending::{Needs, PendingCall, PendingFile};
 use crate::terminal::{Key, Terminal, Words};
 use crate::tool::Preview;
 use crate::turn::decisions::{Verdict, decide};
-use crate::turn::verification::{Grants, ensure_answers};
 
 use page::Pages;
 
@@ -40,28 +38,16 @@ pub fn run(invocation: &Invocation, arguments: &ReviewArguments) -> anyhow::Resu
     let Some(file) = opened.pending.take() else {
         return Err(nothing_pending(invocation, Some(opened.log.history())).into());
     };
-    ensure_digest(&file, arguments.if_digest.as_deref())?;
-    let trust = invocation.trust()?;
-    let equipment = equipment(invocation, &opened, &arguments.turn, &trust)?;
-    let recomputed = equipment.verify(invocation, opened.folder, opened.log.history(), &file)?;
-    let ground =
-        Ground { invocation, folder: opened.folder, equipment: &equipment, recomputed: &recomputed, trust: &trust };
-    let history = opened.log.history();
-    let mut review = Review { ground, history, terminal, file, left: BTreeSet::new() };
-    review.walk()?;
-    let decided = review.file;
-    let grants = Grants::of(&decided, opened.log.history(), &recomputed);
-    drop(recomputed);
-    if decided.undecided().next().is_some() {
-        return Ok(still_suspended(invocation, opened.log.history(), &decided));
-    }
-    carry_out(invocation, opened, equipment, &decided, &grants, trust)
+    decide_on(invocation, opened, file, (&arguments.turn, arguments.if_digest.as_deref()), |ground, file| {
+        let mut review = Review { ground, terminal, file, left: BTreeSet::new() };
+        review.walk()?;
+        Ok(review.file)
+    })
 }
 
 /// A walk through the pending calls.
 struct Review<'a> {
-    ground: Ground<'a>,
-    history: &'a History,
+    ground: &'a Ground<'a>,
     terminal: Terminal<'a>,
     /// As it is on disk.
     file: PendingFile,
@@ -172,7 +158,7 @@ impl Review<'_> {
     }
 
     fn approve(&mut self, index: usize, scope: Option<GrantScope>) -> anyhow::Result<Step> {
-        match approve(&self.ground, &self.file, &[index], scope.map(|scope| (scope, None))) {
+        match approve(self.ground, &self.file, &[index], scope.map(|scope| (scope, None))) {
             Ok(decided) => self.store(decided),
             Err(error) => {
                 let failure = Failure::of(&error);
@@ -234,12 +220,11 @@ impl Review<'_> {
     }
 
     fn record(&mut self, index: usize, verdict: &Verdict) -> anyhow::Result<Step> {
-        if let Verdict::Answer { text } = verdict {
-            let now = self.ground.recomputed[index].as_ref();
-            if let Err(failure) = ensure_answers(&self.file.calls[index], now, self.history, text) {
-                self.ground.invocation.reporter.error(&failure);
-                return Ok(Step::Stay);
-            }
+        if let Verdict::Answer { text } = verdict
+            && let Err(failure) = self.ground.ensure_answers(&self.file, index, text)
+        {
+            self.ground.invocation.reporter.error(&failure);
+            return Ok(Step::Stay);
         }
         let mut decided = self.file.clone();
         decide(&mut decided, &[index], verdict);

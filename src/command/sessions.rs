@@ -1,10 +1,11 @@
 //! `attini sessions`: list, remove, copy and move whole sessions.
 
+mod export;
 mod import;
 mod prune;
 
-use std::io::{IsTerminal, Write};
-use std::path::Path;
+use std::io::IsTerminal;
+use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use serde_json::{Map, Value, json};
@@ -87,7 +88,7 @@ fn look(invocation: &Invocation, collection: &Collection, name: String) -> Optio
         Err(error) => (Failure::of(&error).status.name(), 0),
     };
     let files = files_below(&collection.root, Path::new(&name)).unwrap_or_default();
-    let size_bytes = files.iter().map(|(_, size)| size).sum();
+    let size_bytes = files.files.iter().map(|(_, size)| size).sum();
     Some(Listed { name, state, last_used, turns, size_bytes })
 }
 
@@ -137,6 +138,21 @@ fn lock(invocation: &Invocation, folder: &SessionFolder) -> anyhow::Result<Lock>
     Lock::take(folder, Patience::Short, &invocation.interrupt, |_| ())
 }
 
+/// A session that must exist, under its lock. One that was removed while it was waited for is none; another of its name
+/// may have come since.
+fn existing_locked(invocation: &Invocation, name: &str) -> anyhow::Result<(SessionFolder, Lock)> {
+    loop {
+        let folder = existing(invocation, name)?;
+        let lock = lock(invocation, &folder);
+        let is_there = collection(invocation)?.is_some_and(|collection| collection.still_holds(&folder));
+        match lock {
+            Ok(lock) if is_there => return Ok((folder, lock)),
+            Err(error) if is_there => return Err(error),
+            Ok(_) | Err(_) => {}
+        }
+    }
+}
+
 /// The log of a session whose lock is held, its tail mended.
 fn whole_log(invocation: &Invocation, folder: &SessionFolder) -> anyhow::Result<Log> {
     let Some((log, warnings)) = Log::open(folder)? else {
@@ -149,8 +165,7 @@ fn whole_log(invocation: &Invocation, folder: &SessionFolder) -> anyhow::Result<
 }
 
 fn remove(invocation: &Invocation, name: &str, force: bool) -> anyhow::Result<Value> {
-    let folder = existing(invocation, name)?;
-    let lock = lock(invocation, &folder)?;
+    let (folder, lock) = existing_locked(invocation, name)?;
     if !force && waits(&folder) {
         return Err(Failure::conflict(format!("the session {name} waits for a decision"))
             .hint(format!("look at it with `attini -s {name} status`; --force removes it all the same"))
@@ -182,8 +197,7 @@ fn waits(folder: &SessionFolder) -> bool {
 }
 
 fn fork(invocation: &Invocation, name: &str, new: &str) -> anyhow::Result<Value> {
-    let from = existing(invocation, name)?;
-    let _lock = lock(invocation, &from)?;
+    let (from, _lock) = existing_locked(invocation, name)?;
     let source = whole_log(invocation, &from)?;
     drop(source);
     let collection = Collection { root: invocation.state().make_sessions()? };
@@ -192,7 +206,7 @@ fn fork(invocation: &Invocation, name: &str, new: &str) -> anyhow::Result<Value>
     }
     prune::remove_leftovers(&collection);
     let nascent = collection.begin(new, &invocation.interrupt)?;
-    fork::copy(&from, &nascent.folder)?;
+    let left_out = fork::copy(&from, &nascent.folder)?;
     let pending = PendingFile::load(&from)?;
     let mut log = fork::open_log(&nascent.folder)?;
     let open: Vec<String> = log.history().open_calls().map(|(call, _)| call.id.clone()).collect();
@@ -200,8 +214,16 @@ fn fork(invocation: &Invocation, name: &str, new: &str) -> anyhow::Result<Value>
     log.barrier()?;
     copy_rules(invocation, &collection, &from, &nascent.folder)?;
     nascent.appear()?;
+    warn_of_left_out(invocation, &left_out);
     invocation.reporter.print(&[Line::plain(&format!("the session {new} is a copy of {name}"))]);
     Ok(json!({"session": new, "forked_from": name, "cancelled": open}))
+}
+
+/// A pipe, a link or the like holds nothing that could be taken along.
+fn warn_of_left_out(invocation: &Invocation, left_out: &[PathBuf]) {
+    for path in left_out {
+        invocation.reporter.warning(&format!("{} is no regular file; it is left out", path.display()));
+    }
 }
 
 /// Copies the session's rules, but for those of a turn that does not go on; trusted ones stay so.
@@ -244,28 +266,23 @@ fn export(invocation: &Invocation, name: &str, file: &Path) -> anyhow::Result<Va
         let message = "an archive goes neither to a terminal nor into JSON";
         return Err(Failure::usage(message).hint("name a file in place of -").into());
     }
-    let folder = existing(invocation, name)?;
-    let _lock = lock(invocation, &folder)?;
+    let (folder, _lock) = existing_locked(invocation, name)?;
     drop(whole_log(invocation, &folder)?);
     if to_stdout {
         let screen = Screen::on_stdout();
         let packed = archive::pack(&folder, &mut screen.clone());
         screen.finish()?;
         if !screen.is_lost() {
-            packed.with_context(|| format!("the session {name} cannot be exported"))?;
+            let left_out = packed.with_context(|| format!("the session {name} cannot be exported"))?;
+            warn_of_left_out(invocation, &left_out);
         }
         return Ok(json!({ "session": name }));
     }
     let unwritable = |error: std::io::Error| {
         Failure::new(Status::Error, format!("the session {name} cannot be exported to {}: {error}", file.display()))
     };
-    let parent = file.parent().filter(|parent| *parent != Path::new("")).unwrap_or(Path::new("."));
-    let mut temporary = tempfile::NamedTempFile::new_in(parent).map_err(unwritable)?;
-    let mut stream = std::io::BufWriter::new(&mut temporary);
-    archive::pack(&folder, &mut stream).and_then(|()| stream.flush()).map_err(unwritable)?;
-    drop(stream);
-    temporary.as_file().sync_all().map_err(unwritable)?;
-    temporary.persist(file).map_err(|error| unwritable(error.error))?;
+    let left_out = export::write_whole(file, |stream| archive::pack(&folder, stream)).map_err(unwritable)?;
+    warn_of_left_out(invocation, &left_out);
     let said = format!("the session {name} is in {}", file.display());
     invocation.reporter.print(&[Line::new(Tone::Plain, &said)]);
     Ok(json!({"session": name, "file": file.display().to_string()}))

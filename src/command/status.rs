@@ -117,7 +117,7 @@ fn describe(invocation: &Invocation, state: &State, history: &History) -> Vec<Li
     let mut lines = vec![Line::new(Tone::Heading, &format!("session {}: {said}", invocation.session))];
     if let Some(user) = history.user() {
         lines.push(Line::plain(&format!("model: {}", user.settings.model)));
-        let (of_turn, of_session) = (history.spent(), session_usage(history));
+        let (of_turn, of_session) = (history.spent(), history.session_usage());
         lines.push(Line::plain(&format!(
             "turn {turn}: {} rounds, {} calls, {}",
             of_turn.rounds,
@@ -125,6 +125,13 @@ fn describe(invocation: &Invocation, state: &State, history: &History) -> Vec<Li
             tokens(of_turn.usage)
         )));
         lines.push(Line::plain(&format!("session: {}", tokens(of_session))));
+        if let Some(round) = history.last_round() {
+            lines.push(Line::plain(&format!("round {}: {}", round.assistant.round, tokens(round.assistant.usage))));
+        }
+        if let Some(summary) = history.summary() {
+            let (turn, round) = (summary.through_turn, summary.through_round);
+            lines.push(Line::plain(&format!("summarised: through round {round} of turn {turn}")));
+        }
         if let Some(size) = context_tokens(history) {
             lines.push(Line::plain(&format!("context: {size} tokens at the last request")));
         }
@@ -181,16 +188,9 @@ fn tokens(usage: Usage) -> String {
     format!("{} tokens in ({} cached), {} out", usage.input_tokens, usage.cached_input_tokens, usage.output_tokens)
 }
 
-fn session_usage(history: &History) -> Usage {
-    history.rounds().fold(Usage::default(), |mut usage, round| {
-        usage += round.assistant.usage;
-        usage
-    })
-}
-
 /// The size of the last prompt and its reply, as the service counted them.
 fn context_tokens(history: &History) -> Option<u64> {
-    let usage = history.latest_round()?.assistant.usage;
+    let usage = history.latest_round().filter(|round| !history.is_before_summary(round))?.assistant.usage;
     Some(usage.input_tokens.saturating_add(usage.output_tokens)).filter(|tokens| *tokens > 0)
 }
 
@@ -210,7 +210,8 @@ fn fields(invocation: &Invocation, state: &State, history: &History) -> Map<Stri
         "rounds": spent.rounds,
         "tool_calls": spent.tool_calls,
         "usage": spent.usage,
-        "session_usage": session_usage(history),
+        "round_usage": history.last_round().map(|round| round.assistant.usage),
+        "session_usage": history.session_usage(),
         "context_tokens": context_tokens(history),
         "pending": suspended.map(|suspended| suspended.pending.as_slice()).unwrap_or_default(),
         "digest": suspended.map(|suspended| &suspended.digest),

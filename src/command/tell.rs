@@ -101,40 +101,65 @@ fn new_settings(
     config: &Config,
     history: Option<&History>,
 ) -> anyhow::Result<TurnSettings> {
-    let used_last = || history.and_then(model_used_last);
-    let model = match (&options.model, invocation.environment.text("ATTINI_MODEL")?) {
-        (Some(model), _) => model.clone(),
-        (None, Some(model)) => model.to_owned(),
-        (None, None) => used_last()
-            .or_else(|| config.model.clone())
-            .or_else(provider::default_model)
-            .ok_or_else(provider::no_model_failure)?,
-    };
+    let model = choose_model(invocation, options.model.as_deref(), config, history)?;
     let deny = invocation.rule_options.iter().filter(|rule| !rule.allows()).cloned().collect();
     TurnSettings::of_new_turn(model, options, config, &invocation.workspace, deny)
 }
 
+/// The model of a new turn. `option`: what the command line names.
+pub fn choose_model(
+    invocation: &Invocation,
+    option: Option<&str>,
+    config: &Config,
+    history: Option<&History>,
+) -> anyhow::Result<String> {
+    let used_last = || history.and_then(model_used_last);
+    Ok(match (option, invocation.environment.text("ATTINI_MODEL")?) {
+        (Some(model), _) | (None, Some(model)) => model.to_owned(),
+        (None, None) => used_last()
+            .or_else(|| config.model.clone())
+            .or_else(provider::default_model)
+            .ok_or_else(provider::no_model_failure)?,
+    })
+}
+
 /// The model of the latest reply. One that never answered was not used: it may be misspelt, or out of reach.
 fn model_used_last(history: &History) -> Option<String> {
-    history.latest_round().map(|round| format!("{}/{}", round.assistant.provider, round.assistant.model))
+    let reply = history.latest_round().map(|round| (&round.assistant.provider, &round.assistant.model));
+    // Where a summary covers all replies, the model that wrote it is the one that answered last.
+    let last = reply.or(history.summary().map(|summary| (&summary.provider, &summary.model)));
+    last.map(|(provider, model)| format!("{provider}/{model}"))
 }
 
 /// The prompt from the command line, from stdin, or from both.
 fn read_prompt(arguments: &TellArguments) -> anyhow::Result<String> {
     let prompt = match arguments.prompt.as_deref() {
-        None | Some("-") => stdin::read(&PROMPT)?,
-        Some(prompt) if arguments.stdin => {
+        Some(prompt) if arguments.stdin && prompt != "-" => {
             let data = stdin::read(&PROMPT)?;
             let fence = fence(&data);
             format!("{prompt}\n\n<{fence}>\n{}\n</{fence}>", data.trim_end_matches('\n'))
         }
-        Some(prompt) => prompt.to_owned(),
+        prompt => prompt_or_stdin(prompt)?,
     };
-    PROMPT.ensure_fits(&prompt)?;
+    ensure_prompt(&prompt)?;
+    Ok(prompt)
+}
+
+/// The words themselves; none, or `-`: all of stdin.
+pub fn prompt_or_stdin(prompt: Option<&str>) -> anyhow::Result<String> {
+    match prompt {
+        None | Some("-") => Ok(stdin::read(&PROMPT)?),
+        Some(prompt) => Ok(prompt.to_owned()),
+    }
+}
+
+/// Refuses a prompt that is too long or says nothing.
+pub fn ensure_prompt(prompt: &str) -> anyhow::Result<()> {
+    PROMPT.ensure_fits(prompt)?;
     if prompt.trim().is_empty() {
         return Err(Failure::usage("the prompt is empty").hint("say what is to be done: `attini tell PROMPT`").into());
     }
-    Ok(prompt)
+    Ok(())
 }
 
 /// What the data's block is called: a name that the data itself does not hold, whatever the case of its letters, so that

@@ -10,9 +10,11 @@ use crate::exit::Status;
 use crate::failure::Failure;
 use crate::report::line::{Line, Tone};
 use crate::session::folder::SessionFolder;
-use crate::session::history::History;
-use crate::session::record::{NoticeOutcome, NoticeRecord, OperationId, Record, ResultStatus};
+use crate::session::history::{CallProgress, History, OperationProgress};
+use crate::session::log::Log;
+use crate::session::record::{NoticeOutcome, NoticeRecord, OperationId, Record, ResultStatus, ToolStartRecord};
 use crate::tool::patch::before;
+use crate::tool::patch::recover::{follow_trace, leave_trace};
 use crate::tool::patch::undo::{Applied, Plan, plan, put_back};
 use crate::tool::patch::write::Places;
 use crate::workspace::Place;
@@ -32,21 +34,32 @@ pub fn run(invocation: &Invocation, arguments: &UndoArguments) -> anyhow::Result
     };
     ensure_all_answered(log.history(), invocation)?;
     let turn = arguments.turn.unwrap_or(log.history().turn());
-    let patches = applied(log.history(), turn, &folder)?;
+    // A summary may cover the turn, and its patches can be put back all the same.
+    let whole = match log.history().summary() {
+        Some(_) => Log::read_whole(&folder)?,
+        None => None,
+    };
+    let history = whole.as_ref().unwrap_or(log.history());
+    let patches = applied(history, turn, &folder)?;
     if patches.is_empty() {
-        return Err(nothing_patched(log.history(), turn).into());
+        return Err(nothing_patched(history, turn).into());
     }
     let places = Places::open(&invocation.workspace)?;
     let plan = plan(&patches, &places);
     ensure_allowed(&plan, turn, invocation, arguments.outside)?;
-    let is_told = log.history().notices().any(|notice| notice.turn == Some(turn));
+    let is_told = history.notices().any(|notice| notice.turn == Some(turn));
     if plan.restorations.is_empty() && is_told {
         return Err(undone_already(log.history(), turn).into());
     }
     if !arguments.dry_run {
         // From here on files are changed; a signal is heeded when that is done.
         invocation.interrupt.end_in_order();
-        put_back(&plan.restorations, &places).map_err(|error| Failure::new(Status::Error, error.to_string()))?;
+        leave_trace(&folder, &plan.restorations)
+            .map_err(|error| Failure::persistence(format!("{} cannot be written: {error}", folder.display(""))))?;
+        let put_back = put_back(&plan.restorations, &places);
+        let followed = follow_trace(&folder, &invocation.workspace);
+        put_back.map_err(|error| Failure::new(Status::Error, error.to_string()))?;
+        followed.map_err(|error| Failure::persistence(format!("temporary files cannot be removed: {error}")))?;
         log.append(&Record::Notice(notice(turn, &plan)))?;
         log.barrier()?;
     }
@@ -69,7 +82,7 @@ fn applied(history: &History, turn: u64, folder: &SessionFolder) -> anyhow::Resu
     for round in history.rounds().filter(|round| round.assistant.turn == turn) {
         for (call, progress) in round.assistant.tool_calls.iter().zip(&round.calls) {
             for (number, operation) in &progress.operations {
-                let Some(start) = operation.start.as_ref().filter(|start| !start.files.is_empty()) else { continue };
+                let Some(start) = patch_start(operation) else { continue };
                 let of_operation = operation.result.as_ref().map(|result| result.status);
                 let status = of_operation.or(progress.result.as_ref().map(|result| result.status));
                 let is_uncertain = match status {
@@ -93,6 +106,11 @@ fn applied(history: &History, turn: u64, folder: &SessionFolder) -> anyhow::Resu
     Ok(patches)
 }
 
+/// The start of a patch that was made here. What the session brought along from elsewhere was never done to these files.
+fn patch_start(operation: &OperationProgress) -> Option<&ToolStartRecord> {
+    operation.start.as_ref().filter(|start| !start.files.is_empty() && !operation.is_foreign)
+}
+
 fn lost(id: &OperationId, why: &str) -> Failure {
     Failure::new(Status::Conflict, format!("what the patch {id} changed cannot be put back: {why}"))
 }
@@ -104,8 +122,15 @@ fn undone_already(history: &History, turn: u64) -> Failure {
 }
 
 fn nothing_patched(history: &History, turn: u64) -> Failure {
-    let failure = Failure::new(Status::NothingPending, format!("no patch of turn {turn} changed a file"));
+    let here = if is_foreign(history, turn) { "; what it says was done before the session came here" } else { "" };
+    let failure = Failure::new(Status::NothingPending, format!("no patch of turn {turn} changed a file{here}"));
     with_turns(failure, &patched_turns(history))
+}
+
+/// Whether anything of the turn was started elsewhere.
+fn is_foreign(history: &History, turn: u64) -> bool {
+    let mut rounds = history.rounds().filter(|round| round.assistant.turn == turn);
+    rounds.any(|round| round.calls.iter().flat_map(|call| call.operations.values()).any(|one| one.is_foreign))
 }
 
 fn with_turns(failure: Failure, turns: &[u64]) -> Failure {
@@ -120,10 +145,8 @@ fn with_turns(failure: Failure, turns: &[u64]) -> Failure {
 }
 
 fn patched_turns(history: &History) -> Vec<u64> {
-    let has_patch = |progress: &crate::session::history::CallProgress| {
-        let files = progress.operations.values().filter_map(|operation| operation.start.as_ref());
-        files.flat_map(|start| &start.files).next().is_some()
-    };
+    let has_patch =
+        |progress: &CallProgress| progress.operations.values().any(|operation| patch_start(operation).is_some());
     let mut turns: Vec<u64> =
         history.rounds().filter(|round| round.calls.iter().any(has_patch)).map(|round| round.assistant.turn).collect();
     turns.dedup();

@@ -18,7 +18,7 @@ pub fn report_options(error: &CliError) -> ReportOptions {
 
 /// Ends an invocation whose command line ends it.
 pub fn refuse(error: &CliError) -> Status {
-    run(error, &Reporter::new(report_options(error)))
+    run(error, &Reporter::new(report_options(error), &crate::interrupt::Interrupt::default()))
 }
 
 /// Tells of `error`.

@@ -30,7 +30,7 @@ const OUTPUT_BYTES_MAX: u64 = 1024 * 1024 * 1024 * 1024;
 const CONCURRENCY_MAX: u64 = 1024;
 
 const TOP_KEYS: [&str; 8] = ["model", "instructions", "providers", "limits", "dispatch", "environment", "tools", "mcp"];
-const PROVIDER_KEYS: [&str; 5] = ["api", "base_url", "api_key_env", "context_tokens", "user_after_tool"];
+const PROVIDER_KEYS: [&str; 6] = ["api", "base_url", "api_key_env", "context_tokens", "user_after_tool", "images"];
 const DISPATCH_KEYS: [&str; 2] = ["concurrency", "trailing_reads"];
 const ENVIRONMENT_KEYS: [&str; 1] = ["pass"];
 const TOOL_KEYS: [&str; 3] = ["run", "concurrent", "fan_out"];
@@ -107,6 +107,7 @@ fn apply_provider(provider: &mut ProviderConfig, reader: &Reader<'_>, within: &r
             "api_key_env" => provider.api_key_env = Some(read_variable_name(reader, &entry, reader.string(&entry)?)?),
             "context_tokens" => provider.context_tokens = Some(reader.whole_number(&entry, &(1..=TOKENS_MAX))?),
             "user_after_tool" => provider.user_after_tool = Some(reader.boolean(&entry)?),
+            "images" => provider.images = Some(reader.boolean(&entry)?),
             unknown => {
                 return Err(reader.unknown(&entry, unknown, &format!("providers.{}", within.key), &PROVIDER_KEYS));
             }
@@ -343,6 +344,7 @@ mod tests {
             api_key_env = "LOCAL_API_KEY"
             context_tokens = 32_768
             user_after_tool = true
+            images = true
             [limits]
             rounds = 1
             tool_calls = 2
@@ -394,6 +396,7 @@ mod tests {
                     api_key_env: Some("LOCAL_API_KEY".to_owned()),
                     context_tokens: Some(32768),
                     user_after_tool: Some(true),
+                    images: Some(true),
                 },
             )]
             .into(),
@@ -479,7 +482,7 @@ mod tests {
             (
                 "[providers.x]\nurl = 1\napi = 2",
                 "c.toml:2: unknown key `url` in [providers.x]; the keys are api, \
-              base_url, api_key_env, context_tokens, user_after_tool",
+              base_url, api_key_env, context_tokens, user_after_tool, images",
             ),
             ("[tools.x]\nrum = 1", "c.toml:2: unknown key `rum` in [tools.x]; did you mean `run`?"),
             ("[environment]\nPass = []", "c.toml:2: unknown key `Pass` in [environment]; did you mean `pass`?"),

@@ -42,6 +42,7 @@ pub struct ProviderConfig {
     pub api_key_env: Option<String>,
     pub context_tokens: Option<u64>,
     pub user_after_tool: Option<bool>,
+    pub images: Option<bool>,
 }
 
 /// A wire format.

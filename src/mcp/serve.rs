@@ -47,10 +47,11 @@ pub struct Offered {
 /// How a call ended, as its client is told.
 pub struct Served {
     pub text: String,
-    /// Of a failure.
-    pub code: Option<String>,
     pub is_error: bool,
 }
+
+/// Runs one call of an offered tool, until its own interrupt is raised.
+pub type Runner<'a> = dyn Fn(&str, Map<String, Value>, &Interrupt) -> Served + Sync + 'a;
 
 /// A call of a client.
 struct Job {
@@ -61,14 +62,9 @@ struct Job {
     answer: oneshot::Sender<Served>,
 }
 
-/// Serves until the client closes stdin or the interrupt is raised; what still runs then is ended. `run` runs one call of
-/// an offered tool, until its own interrupt is raised. At most `concurrency` reads run at a time.
-pub fn serve(
-    offered: Vec<Offered>,
-    concurrency: usize,
-    interrupt: &Interrupt,
-    run: &(dyn Fn(&str, Map<String, Value>, &Interrupt) -> Served + Sync),
-) -> anyhow::Result<()> {
+/// Serves until the client closes stdin or the interrupt is raised; what still runs then is ended. At most `concurrency`
+/// reads run at a time.
+pub fn serve(offered: Vec<Offered>, concurrency: usize, interrupt: &Interrupt, run: &Runner<'_>) -> anyhow::Result<()> {
     let (jobs, placed) = mpsc::channel();
     let session = Interrupt::default();
     let stop = Arc::new(Notify::new());
@@ -96,11 +92,7 @@ pub fn serve(
 }
 
 /// Runs jobs as they come, until no more can.
-fn work(
-    placed: &mpsc::Receiver<Job>,
-    concurrency: usize,
-    run: &(dyn Fn(&str, Map<String, Value>, &Interrupt) -> Served + Sync),
-) {
+fn work(placed: &mpsc::Receiver<Job>, concurrency: usize, run: &Runner<'_>) {
     let run_job = |job: Job| {
         let served = run(&job.name, job.arguments, &job.interrupt);
         // Whoever asked may be gone.

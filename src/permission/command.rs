@@ -8,6 +8,7 @@ use std::collections::BTreeSet;
 use super::CommandAccess;
 use super::hidden::{Hidden, MayRun};
 use super::script::Word;
+use super::starters::program_name;
 
 /// What a command rule says about the words.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -44,11 +45,19 @@ pub(super) fn why_uncovered(background: bool, access: &CommandAccess) -> Option<
         Some("rules do not allow a command that is given input")
     } else if !access.cwd_inside {
         Some("rules do not allow a command outside the workspace")
+    } else if depends_on_folder(access) {
+        Some("a rule for a program written as a relative path counts in the workspace's own folder alone")
     } else if access.background && !background {
         Some("the rule does not allow it in the background")
     } else {
         None
     }
+}
+
+/// Whether the program is another one than the same words start in the workspace's own folder.
+pub(super) fn depends_on_folder(access: &CommandAccess) -> bool {
+    let is_relative = |program: &String| program.contains('/') && !program.starts_with('/');
+    !access.cwd_is_root && access.argv.first().is_some_and(is_relative)
 }
 
 /// Why the rule `pattern` that would allow the words does not; `None` where the words do not fit either.
@@ -65,7 +74,9 @@ impl Denials {
     }
 
     pub(super) fn denied_by(&self, pattern: Pattern<'_>) -> bool {
-        self.0.may_be_anything || self.0.commands().any(|command| may_be(&command, pattern))
+        self.0.may_be_anything
+            || self.0.commands().any(|command| may_be(&command, pattern))
+            || self.0.doubtful_programs().any(|word| may_hold(&word, pattern))
     }
 }
 
@@ -82,6 +93,15 @@ fn may_be(command: &MayRun<'_>, pattern: Pattern<'_>) -> bool {
         Pattern::Whole(_) => may_be_whole(rest, command.is_open, rule_rest),
         Pattern::Beginning(_) => may_begin(rest, command.is_open, rule_rest),
     }
+}
+
+/// Whether a word that was not understood may hold the program that the rule names: it is the word, or stands behind
+/// the letters of short options.
+fn may_hold(word: &str, pattern: Pattern<'_>) -> bool {
+    let (Pattern::Whole(rule) | Pattern::Beginning(rule)) = pattern;
+    let Some(program) = rule.first() else { return true };
+    is_same_program(program, word)
+        || (word.starts_with('-') && !word.starts_with("--") && word.ends_with(program_name(program)))
 }
 
 /// The same name, whatever folders either is written with: one path ends in the other.
@@ -162,7 +182,7 @@ mod tests {
     }
 
     fn access(line: &str) -> CommandAccess {
-        CommandAccess { argv: words(line), stdin: false, background: false, cwd_inside: true }
+        CommandAccess { argv: words(line), stdin: false, background: false, cwd_inside: true, cwd_is_root: true }
     }
 
     /// Each runs `rm -rf`, or may.
@@ -254,6 +274,86 @@ mod tests {
         "fish -c \"echo 'a\\'' ; rm -rf x #'\"",
         "xargs -I% sh -c %",
         "bash -c 'ls | parallel'",
+        "env - /bin/rm -rf x",
+        "timeout 5 env - /bin/rm -rf x",
+        "xargs -a names env - /bin/rm -rf",
+        "env - PATH=/bin rm -rf x",
+        "sh -c 'env - rm -rf x'",
+        r"env -S 'rm\_-rf\_x'",
+        "env -S '-u X rm -rf x'",
+        "env -vS '-i rm -rf x'",
+        "env -iS 'r\"m\" -rf' x",
+        "env --split='rm -rf x'",
+        "env --s 'rm -rf x'",
+        r"env -S '\x'",
+        "env 'a b=1' rm -rf x",
+        "env =x rm -rf x",
+        "env -a y rm -rf x",
+        "env 'BASH_FUNC_ls%%=() { rm -rf x; }' bash -c ls",
+        "env 'EDITOR=rm -rf x' git commit",
+        "env BASH_ENV=rm bash -c ls",
+        "sh -c - 'rm -rf x'",
+        "sh -c -- 'rm -rf x'",
+        "bash - -c 'rm -rf x'",
+        "sh -c '>|f rm -rf x'",
+        "sh -c 'x=1 >|f rm -rf x'",
+        "sh -c '>|f >|g rm -rf x'",
+        "sh -c 'if true; then >|f rm -rf x; fi'",
+        "sh -c '>>|f rm -rf x'",
+        "zsh -c '>! f rm -rf x'",
+        "bash --rcfile f -c 'rm -rf x'",
+        "bash --init-file f -c 'rm -rf x'",
+        "bash -rcfile f -c 'rm -rf x'",
+        "bash -oc pipefail 'rm -rf x'",
+        "zsh -oerrexit -c 'rm -rf x'",
+        "zsh --emulate sh -c 'rm -rf x'",
+        "fish -C true -c 'rm -rf x'",
+        "pwsh -Command rm -rf x",
+        "nu --commands 'rm -rf x'",
+        "bash -c 'mapfile -c 1 -C \"rm -rf x #\" a < x'",
+        "bash -c 'readarray -C \"rm -rf\" a'",
+        "bash -c 'complete -C \"rm -rf x\" ls'",
+        "bash -c 'compgen -C \"rm -rf x\"'",
+        "bash -c 'hash -p /bin/rm ls; ls -rf x'",
+        r#"bash -c 'bind -x "\"a\": rm -rf x"'"#,
+        "bash -ic 'PROMPT_COMMAND=\"rm -rf x\"'",
+        "bash -ic 'export PROMPT_COMMAND=\"rm -rf x\"'",
+        "bash -c 'trap \"rm -rf x\" EXIT'",
+        "bash -c 'eval -- rm -rf x'",
+        "bash -c 'command -p rm -rf x'",
+        "bash -c 'builtin command rm -rf x'",
+        "bash -c 'exec -ca y rm -rf x'",
+        "bash -c 'coproc rm -rf x'",
+        "bash -c 'coproc C { rm -rf x; }'",
+        "zsh -c 'emulate sh -c \"rm -rf x\"'",
+        "su root -c 'rm -rf x'",
+        "su root --c 'rm -rf x'",
+        "script f -c 'rm -rf x'",
+        "flock --com 'rm -rf x' /l",
+        "sudo -s 'rm -rf x'",
+        "sudo -i rm -rf x",
+        "sudo --shell 'rm -rf x'",
+        "strace -o '|rm -rf x' ls",
+        "softlimit -m1 rm -rf x",
+        "chrt --idle rm -rf x",
+        "npx rm -rf x",
+        "uv run rm -rf x",
+        "docker exec box rm -rf x",
+        "npm exec -- rm -rf x",
+        "tmux new 'rm -rf x'",
+        "hyperfine 'rm -rf x'",
+        "/lib64/ld-linux-x86-64.so.2 /bin/rm -rf x",
+        "setarch x86_64 rm -rf x",
+        "faketime now rm -rf x",
+        "git -c 'alias.x=!rm -rf x' x",
+        "git bisect run rm -rf x",
+        "git submodule foreach 'rm -rf x'",
+        "fd . --exec=rm",
+        "fd . -Hxrm",
+        "ssh -o 'ProxyCommand=rm -rf x' host",
+        "python3 -c 'import os; os.system(\"rm -rf x\")'",
+        "perl -e 'exec qw(rm -rf x)'",
+        "awk 'BEGIN { system(\"rm -rf x\") }'",
     ];
 
     #[test]
@@ -292,6 +392,27 @@ mod tests {
             "bash -c 'for f in *; do wc -l \"$f\"; done'",
             "sh test.sh",
             "env",
+            "cargo test rm",
+            "git commit -m 'rm it'",
+            "git -C rm status",
+            "git -c a.b=c commit -m 'rm it'",
+            "git bisect good rm",
+            "npm test rm",
+            "docker ps rm",
+            "make rm",
+            "env -i -u X PATH=/bin echo rm",
+            "timeout -k 1 5 echo rm",
+            "sudo -n -u root echo rm",
+            "nice -n 5 grep rm x",
+            "bash -lc 'echo rm'",
+            "bash -euo pipefail -c 'grep rm x'",
+            "bash -c 'echo x >| rm'",
+            "bash --norc -c 'grep rm x'",
+            "python3 test.py rm",
+            "python3 -m pytest tests",
+            "flock /l cargo test",
+            "sudo cargo test",
+            "su root -c 'cargo test'",
         ] {
             assert!(!Denials::of(&access(line)).denied_by(Pattern::Beginning(&rule)), "{line}");
         }
@@ -356,6 +477,22 @@ mod tests {
     }
 
     #[test]
+    fn a_relative_program_is_allowed_in_the_workspaces_own_folder_alone() {
+        for (line, cwd_is_root, expected) in [
+            ("./run.sh", true, true),
+            ("./run.sh", false, false),
+            ("bin/run", false, false),
+            ("../run", false, false),
+            ("/bin/run", false, true),
+            ("cargo test", false, true),
+        ] {
+            let access = CommandAccess { cwd_is_root, ..access(line) };
+            assert_eq!(allows(Pattern::Whole(&access.argv), false, &access), expected, "{line} {cwd_is_root}");
+            assert!(Denials::of(&access).denied_by(Pattern::Whole(&access.argv)), "{line}");
+        }
+    }
+
+    #[test]
     fn a_command_made_to_take_long_is_given_up_on() {
         let rule = words("rm -rf");
         for line in ["eval ".repeat(20_000), "a;".repeat(100_000), format!("parallel {}", "'a b' ".repeat(10_000))] {
@@ -370,7 +507,7 @@ mod tests {
     proptest::proptest! {
         #[test]
         fn any_command_is_looked_into_without_a_panic(argv in proptest::collection::vec("[a-z $(){}`'\";&|<>=-]{0,12}", 0..8)) {
-            let access = CommandAccess { argv, stdin: true, background: false, cwd_inside: true };
+            let access = CommandAccess { argv, stdin: true, background: false, cwd_inside: true, cwd_is_root: true };
             let _ = Denials::of(&access).denied_by(Pattern::Beginning(&words("rm -rf")));
         }
 

@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use super::command::depends_on_folder;
 use super::judge::{Question, Verdict, judge};
 use super::layers::Rules;
 use super::starters::leaves_open;
@@ -89,6 +90,8 @@ fn why_no_rule(command: &CommandAccess) -> Option<&'static str> {
         Some("no rule can allow a command that is given input")
     } else if !command.cwd_inside {
         Some("no rule can allow a command outside the workspace")
+    } else if depends_on_folder(command) {
+        Some("no rule can allow a program written as a relative path outside the workspace's own folder")
     } else {
         None
     }
@@ -118,7 +121,13 @@ mod tests {
     const ROOT: &str = "/nonexistent/w";
 
     fn command(line: &str) -> CommandAccess {
-        CommandAccess { argv: shlex::split(line).unwrap(), stdin: false, background: false, cwd_inside: true }
+        CommandAccess {
+            argv: shlex::split(line).unwrap(),
+            stdin: false,
+            background: false,
+            cwd_inside: true,
+            cwd_is_root: true,
+        }
     }
 
     fn write(name: &str) -> WriteAccess {
@@ -217,6 +226,7 @@ mod tests {
         for accesses in [
             vec![Access::Command(CommandAccess { stdin: true, ..command("cat") })],
             vec![Access::Command(CommandAccess { cwd_inside: false, ..command("ls") })],
+            vec![Access::Command(CommandAccess { cwd_is_root: false, ..command("./run.sh") })],
             vec![Access::Command(command("bash"))],
             vec![Access::Command(command("/usr/bin/env"))],
             vec![Access::Command(command("python3"))],

@@ -12,12 +12,24 @@ pub(super) fn is_pattern(text: &str) -> bool {
         return true;
     }
     let name = text.strip_prefix("*.").unwrap_or(text);
-    let name = name.strip_suffix('.').unwrap_or(name);
+    // `%` would be decoded, and then be another name.
+    let Some(name) = as_in_addresses(name).filter(|_| !name.contains('%')) else { return false };
+    let name = name.strip_suffix('.').unwrap_or(&name);
     name.len() <= HOST_BYTES_MAX
         && name.split('.').all(|label| {
-            let plain = |character: char| character.is_alphanumeric() || matches!(character, '-' | '_');
+            let plain = |character: char| character.is_ascii_alphanumeric() || matches!(character, '-' | '_');
             !label.is_empty() && label.chars().all(plain)
         })
+}
+
+/// A name as the addresses of pages hold it: an international one in its form of plain letters. `None`: there is no
+/// such form.
+fn as_in_addresses(name: &str) -> Option<String> {
+    match url::Host::parse(name).ok()? {
+        url::Host::Domain(domain) => Some(domain),
+        url::Host::Ipv4(address) => Some(address.to_string()),
+        url::Host::Ipv6(_) => None,
+    }
 }
 
 /// Whether a rule's host covers `host`. `*` covers no host that is known to be private from its spelling.
@@ -36,14 +48,15 @@ pub(super) fn matches(pattern: &str, host: &str) -> bool {
 }
 
 fn normalized(host: &str) -> String {
-    let host = host.to_lowercase();
-    if let Some(address) = bracketed_address(&host) {
+    if let Some(address) = bracketed_address(host) {
         return address.to_string();
     }
-    match host.parse::<IpAddr>() {
-        Ok(address) => address.to_string(),
-        Err(_) => host.strip_suffix('.').unwrap_or(&host).to_owned(),
+    if let Ok(address) = host.parse::<IpAddr>() {
+        return address.to_string();
     }
+    let (star, name) = host.strip_prefix("*.").map_or(("", host), |name| ("*.", name));
+    let name = as_in_addresses(name).unwrap_or_else(|| name.to_lowercase());
+    format!("{star}{}", name.strip_suffix('.').unwrap_or(&name))
 }
 
 fn bracketed_address(text: &str) -> Option<IpAddr> {
@@ -77,9 +90,18 @@ mod tests {
 
     #[test]
     fn patterns_are_told_from_addresses_of_pages() {
-        for pattern in
-            ["example.org", "*.example.org", "*", "localhost", "127.0.0.1", "::1", "[::1]", "a_b.c-d.", "bücher.de"]
-        {
+        for pattern in [
+            "example.org",
+            "*.example.org",
+            "*",
+            "localhost",
+            "127.0.0.1",
+            "::1",
+            "[::1]",
+            "a_b.c-d.",
+            "bücher.de",
+            "*.döcs.example.org",
+        ] {
             assert!(is_pattern(pattern), "{pattern}");
         }
         for text in [
@@ -92,6 +114,10 @@ mod tests {
             "a.*.org",
             "a b",
             "a..b",
+            "a%62.org",
+            "xn--\u{fc}.org",
+            "\u{200b}\u{ad}",
+            "\u{fdd0}.org",
         ] {
             assert!(!is_pattern(text), "{text}");
         }
@@ -117,6 +143,12 @@ mod tests {
             ("*", "[::1]", false),
             ("*", "::ffff:127.0.0.1", false),
             ("*", "8.8.8.8", true),
+            ("döcs.example.org", "xn--dcs-sna.example.org", true),
+            ("DÖCS.example.org.", "xn--dcs-sna.example.org", true),
+            ("do\u{308}cs.example.org", "xn--dcs-sna.example.org", true),
+            ("*.döcs.org", "a.xn--dcs-sna.org", true),
+            ("xn--dcs-sna.example.org", "döcs.example.org", true),
+            ("döcs.example.org", "docs.example.org", false),
             ("::1", "[0:0:0:0:0:0:0:1]", true),
         ] {
             assert_eq!(matches(pattern, host), expected, "{pattern} {host}");

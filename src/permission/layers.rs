@@ -9,7 +9,7 @@ use anyhow::Result;
 use super::Rule;
 use super::file::{self, RulesFile};
 use super::path::RulePath;
-use super::starters::leaves_open;
+use super::starters::{has_subcommands, leaves_open, program_name};
 use crate::config::Trust;
 use crate::session::folder::SessionFolder;
 use crate::session::record::{RuleMatch, Scope};
@@ -190,7 +190,8 @@ pub fn breadth_warning(rule: &Rule) -> Option<String> {
 fn shell_word(words: &[String]) -> Option<&str> {
     const OPERATORS: [&str; 9] = ["&&", "||", "|", ";", "&", ">", ">>", "<", "*"];
     // After `sh -c` and the like a word may hold anything.
-    let is_meant = leaves_open(&words[..words.len().min(1)]).is_some();
+    let is_meant = leaves_open(&words[..words.len().min(1)]).is_some()
+        && !words.first().is_some_and(|program| has_subcommands(program_name(program)));
     let odd = |word: &&str| OPERATORS.contains(word) || word.ends_with(":*");
     words.iter().map(String::as_str).find(odd).filter(|_| !is_meant)
 }

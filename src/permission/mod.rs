@@ -10,6 +10,7 @@ mod hidden;
 mod host;
 pub mod judge;
 pub mod layers;
+mod options;
 mod path;
 mod reach;
 pub mod rule;
@@ -19,7 +20,7 @@ mod starters;
 pub use file::RulesFile;
 pub use judge::{Question, Verdict, judge};
 pub use layers::{Rules, Sources, load};
-pub use reach::host_verdict;
+pub use reach::{ReadDenials, host_verdict};
 
 use serde::{Deserialize, Serialize};
 
@@ -103,12 +104,15 @@ pub struct WriteAccess {
     pub why: String,
 }
 
+#[expect(clippy::struct_excessive_bools, reason = "independent facts, each told by its name")]
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CommandAccess {
     pub argv: Vec<String>,
     pub stdin: bool,
     pub background: bool,
     pub cwd_inside: bool,
+    /// It runs in the workspace's own folder, where a program written as a relative path is looked for.
+    pub cwd_is_root: bool,
 }
 
 /// What the rules say of a host that a fetch was led to.

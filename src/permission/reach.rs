@@ -1,10 +1,14 @@
-//! What the rules say of a host that a fetch was led to, after the call itself was judged.
+//! What the rules say of what a call is led to or comes upon, after the call itself was judged.
+
+use std::path::Path;
+use std::sync::Arc;
 
 use super::judge::{Question, Verdict, judge};
 use super::layers::Rules;
-use super::{Access, FetchAccess, HostVerdict, Rule, host};
+use super::{Access, FetchAccess, HostVerdict, ReadAccess, Rule, host};
 use crate::config::Run;
 use crate::tool::Effect;
+use crate::workspace::Place;
 
 /// Judges a host as if the tool `fetch` had been called for it. `run` is what config says of that tool.
 pub fn host_verdict(host: &str, run: Option<Run>, rules: &Rules) -> HostVerdict {
@@ -25,6 +29,39 @@ pub fn host_verdict(host: &str, run: Option<Run>, rules: &Rules) -> HostVerdict 
             let is_named = decided_by.matches.iter().any(|found| names_it(&found.rule));
             if is_named { HostVerdict::Named } else { HostVerdict::Covered }
         }
+    }
+}
+
+/// The files that a rule keeps from being read, for what comes upon them on its way: a search from a folder above.
+#[derive(Debug, Clone, Default)]
+pub struct ReadDenials(Option<Arc<Rules>>);
+
+impl ReadDenials {
+    /// No rule denies reading anything.
+    pub const NONE: Self = Self(None);
+
+    pub fn of(rules: &Rules) -> Self {
+        let denies = rules.entries().iter().any(|entry| matches!(entry.rule, Rule::Read { allow: false, .. }));
+        Self(denies.then(|| Arc::new(rules.clone())))
+    }
+
+    /// Whether the last rule that matches the path, absolute and resolved, denies reading it.
+    pub fn denies(&self, path: &Path) -> bool {
+        let Some(rules) = &self.0 else { return false };
+        let place = if path.starts_with(rules.root()) { Place::Workspace } else { Place::Outside };
+        let accesses = [Access::Read(ReadAccess { path: path.to_owned(), place, secret: false })];
+        let question = Question { tool: "", effect: Effect::Read, accesses: &accesses, run: None };
+        matches!(judge(&question, rules), Verdict::Deny { .. })
+    }
+
+    /// Whether nothing in a folder may be read: it is denied, and no rule allows anything in it.
+    pub fn denies_all_below(&self, folder: &Path) -> bool {
+        let Some(rules) = &self.0 else { return false };
+        let allows_below = rules.entries().iter().any(|entry| {
+            let path = entry.path.as_ref().filter(|_| matches!(entry.rule, Rule::Read { allow: true, .. }));
+            path.is_some_and(|path| path.resolved.starts_with(folder))
+        });
+        self.denies(folder) && !allows_below
     }
 }
 

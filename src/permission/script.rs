@@ -7,6 +7,8 @@
 use std::iter::Peekable;
 use std::str::Chars;
 
+use super::options::is_run_later;
+
 /// A word of a command as far as it is known before it runs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Word {
@@ -146,6 +148,7 @@ impl Splitter {
             return Err(TooMuch);
         }
         let mut words = Vec::new();
+        let mut forced = Vec::new();
         let mut part = Part::default();
         let mut next = Next::Word;
         let mut open = 0_usize;
@@ -162,7 +165,7 @@ impl Splitter {
                     };
                     self.finish_word(&mut part, &mut words, &mut next)?;
                     next = Next::Word;
-                    self.finish_command(&mut words)?;
+                    self.finish_command(&mut words, &mut forced)?;
                     if character == '\n' {
                         self.here_documents(characters)?;
                     }
@@ -177,10 +180,10 @@ impl Splitter {
                     }
                     self.finish_word(&mut part, &mut words, &mut next)?;
                     next = redirection(character, characters);
-                    if characters.next_if_eq(&'|').is_some() {
-                        // A pipe in fish, a file in other shells.
+                    if characters.next_if(|next| matches!(next, '|' | '!')).is_some() {
+                        // `>|` is a pipe in fish, a file in other shells; `>!` a file in zsh.
                         next = Next::Word;
-                        self.finish_command(&mut words)?;
+                        forced.push(words.len());
                     }
                 }
                 '#' if !part.started => while characters.next_if(|next| *next != '\n').is_some() {},
@@ -188,7 +191,7 @@ impl Splitter {
             }
         }
         self.finish_word(&mut part, &mut words, &mut next)?;
-        self.finish_command(&mut words)?;
+        self.finish_command(&mut words, &mut forced)?;
         if end.is_some() && !self.awaited.is_empty() {
             return Err(TooMuch);
         }
@@ -405,8 +408,24 @@ impl Splitter {
         self.commands_until(&mut inner.chars().peekable(), None)
     }
 
-    fn finish_command(&mut self, words: &mut Vec<Word>) -> Result<(), TooMuch> {
+    /// `forced` holds the places of the words behind `>|`: each is a file, or starts a command.
+    fn finish_command(&mut self, words: &mut Vec<Word>, forced: &mut Vec<usize>) -> Result<(), TooMuch> {
         let words = std::mem::take(words);
+        let forced = std::mem::take(forced);
+        if forced.is_empty() {
+            return self.add_command(&words);
+        }
+        let mut from = 0;
+        for at in forced.iter().copied().chain([words.len()]) {
+            self.add_command(&words[from..at])?;
+            from = at;
+        }
+        let forced: std::collections::BTreeSet<usize> = forced.into_iter().collect();
+        let others = words.iter().enumerate().filter(|(at, _)| !forced.contains(at)).map(|(_, word)| word.clone());
+        self.add_command(&others.collect::<Vec<_>>())
+    }
+
+    fn add_command(&mut self, words: &[Word]) -> Result<(), TooMuch> {
         let mut openers = 0;
         for (index, word) in words.iter().enumerate().skip(1) {
             if matches!(word, Word::Known(text) if OPENERS.contains(&text.as_str())) {
@@ -417,8 +436,22 @@ impl Splitter {
                 self.add(&words[index + 1..]);
             }
         }
-        self.add(&words);
+        self.add(words);
         Ok(())
+    }
+
+    /// What a variable such as `PROMPT_COMMAND` is set to counts as run.
+    fn add_value(&mut self, assignment: &Word) {
+        let (Word::Known(text) | Word::Unknown(text) | Word::Any(text)) = assignment;
+        let Some((name, value)) = text.split_once('=') else { return };
+        if is_run_later(name) {
+            let value = match assignment {
+                Word::Known(_) => Word::Known(value.to_owned()),
+                Word::Unknown(_) => Word::Unknown(value.to_owned()),
+                Word::Any(_) => Word::Any(value.to_owned()),
+            };
+            self.commands.push(vec![Word::Known("eval".to_owned()), value]);
+        }
     }
 
     fn add(&mut self, words: &[Word]) {
@@ -427,7 +460,10 @@ impl Splitter {
             rest = match rest {
                 [Word::Known(word), tail @ ..] if KEYWORDS.contains(&word.as_str()) => tail,
                 [Word::Known(word), _, tail @ ..] if word == "function" => tail,
-                [first, tail @ ..] if is_assignment(first) => tail,
+                [first, tail @ ..] if is_assignment(first) => {
+                    self.add_value(first);
+                    tail
+                }
                 _ => break,
             };
         }
@@ -498,6 +534,9 @@ mod tests {
             ("a > out 2>&1 < in", "a"),
             ("a >&2 b &> c d", "a b d"),
             ("2>err rm x", "rm x"),
+            ("a >|f rm x", "a ; f rm x ; a rm x"),
+            (">| f rm x", "f rm x ; rm x"),
+            ("PROMPT_COMMAND='rm x'", "eval rm x"),
             ("a <(rm x)", "a ; rm x"),
             ("a # rm x\nb#c", "a ; b#c"),
             ("$X y", "... y"),

@@ -20,9 +20,13 @@ pub(super) enum Starter {
     },
     /// Takes a line for a shell as its words.
     Script,
+    /// Takes a line for later somewhere among its words.
+    Callback,
     Find,
     /// Gives a line another name.
     Alias,
+    /// Sets variables, of which some are run.
+    Declaration,
     Interpreter,
 }
 
@@ -32,19 +36,30 @@ pub(super) fn starter_of(name: &str) -> Option<Starter> {
         "env" | "nice" | "nohup" | "sudo" | "doas" | "stdbuf" | "setsid" | "time" | "gtime" | "ionice" | "command"
         | "exec" | "builtin" | "busybox" | "toybox" | "unshare" | "nsenter" | "strace" | "ltrace" | "valgrind"
         | "fakeroot" | "eatmydata" | "systemd-run" | "setpriv" | "prlimit" | "catchsegv" | "unbuffer" | "rlwrap"
-        | "proot" | "bwrap" | "firejail" | "caffeinate" | "pkexec" | "run0" | "capsh" | "setarch" | "linux32"
-        | "linux64" | "dbus-run-session" | "xvfb-run" | "start-stop-daemon" | "script" | "su" | "runuser" | "gosu"
-        | "su-exec" | "repeat" => Starter::Wrapper { operands: operands_of(name) },
+        | "proot" | "bwrap" | "firejail" | "caffeinate" | "pkexec" | "run0" | "capsh" | "linux32" | "linux64"
+        | "dbus-run-session" | "xvfb-run" | "start-stop-daemon" | "script" | "su" | "runuser" | "gosu" | "su-exec"
+        | "repeat" => Starter::Wrapper { operands: operands_of(name) },
         "timeout" | "gtimeout" | "chroot" | "flock" | "taskset" | "chrt" | "chpst" | "softlimit" => {
             Starter::Wrapper { operands: 1 }
         }
         "xargs" | "gxargs" => Starter::Feeder,
-        "eval" | "trap" | "watch" | "ssh" | "parallel" => Starter::Script,
+        "tini" | "dumb-init" | "numactl" | "arch" | "watchexec" | "entr" | "cpulimit" | "cgexec" | "catatonit" => {
+            Starter::Wrapper { operands: 0 }
+        }
+        "faketime" | "setarch" | "nix-shell" => Starter::Wrapper { operands: 1 },
+        "eval" | "trap" | "watch" | "ssh" | "parallel" | "hyperfine" | "tmux" | "screen" => Starter::Script,
+        "mapfile" | "readarray" | "complete" | "compgen" | "bind" | "bindkey" | "fc" | "hash" | "emulate" | "sched"
+        | "enable" | "zle" => Starter::Callback,
+        "export" | "declare" | "typeset" | "readonly" | "local" | "set" => Starter::Declaration,
         "find" | "gfind" | "fd" | "fdfind" => Starter::Find,
         "alias" => Starter::Alias,
         "source" | "." => Starter::Shell { is_posix: true },
         _ if POSIX_SHELLS.contains(&without_version(name)) => Starter::Shell { is_posix: true },
         _ if OTHER_SHELLS.contains(&without_version(name)) => Starter::Shell { is_posix: false },
+        // The loader starts the program that it is given.
+        _ if name.starts_with("ld-linux") || name.starts_with("ld-musl") || name.starts_with("ld.so") => {
+            Starter::Wrapper { operands: 0 }
+        }
         _ if is_interpreter(name) => Starter::Interpreter,
         _ => return None,
     };
@@ -55,38 +70,79 @@ fn operands_of(name: &str) -> usize {
     usize::from(matches!(name, "gosu" | "su-exec" | "repeat"))
 }
 
-const POSIX_SHELLS: [&str; 11] = ["sh", "bash", "dash", "ash", "zsh", "ksh", "mksh", "pdksh", "yash", "rbash", "rzsh"];
+const POSIX_SHELLS: [&str; 13] =
+    ["osh", "oil", "sh", "bash", "dash", "ash", "zsh", "ksh", "mksh", "pdksh", "yash", "rbash", "rzsh"];
 
-const OTHER_SHELLS: [&str; 6] = ["fish", "csh", "tcsh", "elvish", "nu", "pwsh"];
+const OTHER_SHELLS: [&str; 11] = ["rc", "es", "ysh", "xonsh", "ion", "fish", "csh", "tcsh", "elvish", "nu", "pwsh"];
 
 fn is_interpreter(name: &str) -> bool {
-    const INTERPRETERS: [&str; 24] = [
-        "python",
-        "pypy",
-        "perl",
-        "ruby",
-        "node",
-        "nodejs",
-        "deno",
-        "bun",
-        "php",
-        "lua",
-        "luajit",
-        "tclsh",
-        "wish",
-        "expect",
-        "awk",
-        "gawk",
-        "mawk",
-        "nawk",
-        "osascript",
-        "Rscript",
-        "guile",
-        "npx",
-        "uvx",
-        "bunx",
-    ];
-    INTERPRETERS.contains(&without_version(name))
+    const INTERPRETERS: &str = "python pypy perl ruby node nodejs php lua luajit tclsh wish expect awk gawk mawk nawk \
+        osascript guile julia R Rscript octave tsx ts-node elixir iex erl runghc runhaskell ghci groovy jshell racket \
+        m4 scala clojure raku sbcl gdb";
+    INTERPRETERS.split_whitespace().any(|known| known == name || known == without_version(name))
+}
+
+/// The words behind which programs of many trades start others, with how many words of their own stand before the
+/// command. An empty word: the command stands behind the program itself.
+///
+/// Not here: `cargo run`, `npm run` and their like, which run what the project holds, as its tests do.
+pub(super) fn runs_behind(name: &str) -> &'static [(&'static str, usize)] {
+    match name {
+        "docker" | "podman" | "nerdctl" => &[("exec", 1), ("run", 1), ("compose", 2), ("create", 1)],
+        "kubectl" | "oc" => &[("exec", 1), ("run", 1), ("debug", 1)],
+        "npm" => &[("exec", 0), ("x", 0), ("init", 0), ("create", 0), ("explore", 1)],
+        "pnpm" | "yarn" => &[("dlx", 0), ("exec", 0), ("create", 0), ("node", 0)],
+        "deno" => &[("run", 0), ("eval", 0), ("serve", 0), ("repl", 0)],
+        "bun" => &[("run", 0), ("x", 0), ("exec", 0), ("create", 0), ("repl", 0)],
+        "uv" => &[("run", 0), ("tool", 1)],
+        "pipx" | "poetry" | "pdm" | "hatch" | "rye" | "pipenv" | "conda" | "mamba" => &[("run", 0)],
+        "bundle" | "opam" | "asdf" => &[("exec", 0)],
+        "mise" | "direnv" => &[("exec", 1), ("x", 1)],
+        "rustup" => &[("run", 1)],
+        "nix" => &[("run", 1), ("shell", 1), ("develop", 1)],
+        "perf" => &[("stat", 0), ("record", 0), ("trace", 0)],
+        "git" => &[("bisect run", 0), ("submodule foreach", 0)],
+        "npx" | "uvx" | "bunx" | "pnpx" => &[("", 0)],
+        _ => &[],
+    }
+}
+
+/// Options that take a program, or settings that name one, as their value.
+fn options_with_programs(name: &str) -> &'static [&'static str] {
+    match name {
+        "git" => &["-c", "--config-env", "--exec-path", "--upload-pack", "--receive-pack", "-x", "--exec", "--extcmd"],
+        "cargo" => &["--config"],
+        "rsync" => &["-e", "--rsh", "--rsync-path"],
+        "tar" => &["-I", "--use-compress-program", "--to-command", "--checkpoint-action", "-F"],
+        "make" | "gmake" => &["-f", "--file", "--makefile", "--eval"],
+        _ => &[],
+    }
+}
+
+/// Where the words behind `wanted` start, options between its words left aside: the value of one may be any word.
+fn behind(tail: &[String], wanted: &str) -> Option<usize> {
+    let mut at = 0;
+    for part in wanted.split_whitespace() {
+        at += tail[at..].iter().position(|word| word == part)? + 1;
+    }
+    Some(at)
+}
+
+/// A program with words of its own before the command that it starts, and the words that are given to it.
+fn runner_leaves_open<'w>(name: &'w str, tail: &'w [String]) -> Option<&'w str> {
+    let last_takes_program = tail.last().is_some_and(|last| options_with_programs(name).contains(&last.as_str()));
+    let is_bare = tail.iter().all(|word| word.starts_with('-'));
+    let runs = runs_behind(name);
+    // `git` alone is no wrapper; of the others the first word is what they start others by.
+    if last_takes_program || (is_bare && name != "git" && !runs.is_empty()) {
+        return Some(name);
+    }
+    runs.iter().find_map(|(wanted, operands)| wrapped_leaves_open(name, &tail[behind(tail, wanted)?..], *operands))
+}
+
+/// Whether more than project scripts may be started by this program's bare name only because of some of its words.
+pub(super) fn has_subcommands(name: &str) -> bool {
+    runs_behind(name).iter().any(|(wanted, _)| !wanted.is_empty())
 }
 
 /// `python3.12` is `python`.
@@ -108,14 +164,22 @@ const BEGINNING_WORDS_MAX: usize = 64;
 pub(super) fn leaves_open(words: &[String]) -> Option<&str> {
     let (program, tail) = words.split_first()?;
     let name = program_name(program);
-    let operands = match starter_of(name)? {
+    let Some(starter) = starter_of(name) else { return runner_leaves_open(name, tail) };
+    let operands = match starter {
         // What these run stands anywhere among their words.
-        Starter::Find | Starter::Script | Starter::Alias => return Some(name),
+        Starter::Find | Starter::Script | Starter::Callback | Starter::Alias | Starter::Declaration => {
+            return Some(name);
+        }
         Starter::Shell { .. } | Starter::Interpreter => return (!names_script(tail)).then_some(name),
         Starter::Wrapper { operands } => operands,
         Starter::Feeder => 0,
     };
-    if words.len() > BEGINNING_WORDS_MAX {
+    wrapped_leaves_open(name, tail, operands)
+}
+
+/// The same for the words behind a wrapper's name.
+fn wrapped_leaves_open<'w>(name: &'w str, tail: &'w [String], operands: usize) -> Option<&'w str> {
+    if tail.len() >= BEGINNING_WORDS_MAX {
         return Some(name);
     }
     // A word behind an option may be its value or the command: open if either reading is.
@@ -126,7 +190,9 @@ pub(super) fn leaves_open(words: &[String]) -> Option<&str> {
             continue;
         }
         let Some(word) = tail.get(at) else { return Some(name) };
-        if word.starts_with('-') {
+        if word == "--" {
+            places.push((at + 1, operands));
+        } else if word.starts_with('-') {
             places.extend([(at + 1, operands), ((at + 2).min(tail.len()), operands)]);
         } else if is_assignment(&Word::Known(word.clone())) {
             places.push((at + 1, operands));
@@ -187,6 +253,64 @@ mod tests {
             ("xargs", Some("xargs")),
             ("find .", Some("find")),
             ("npx", Some("npx")),
+            ("npx eslint", None),
+            ("setarch x86_64", Some("setarch")),
+            ("/lib64/ld-linux-x86-64.so.2", Some("ld-linux-x86-64.so.2")),
+            ("numactl -N 0", Some("numactl")),
+            ("tini --", Some("tini")),
+            ("faketime now", Some("faketime")),
+            ("faketime now ls", None),
+            ("perf stat", Some("perf")),
+            ("perf stat ls", None),
+            ("perf report", None),
+            ("hyperfine", Some("hyperfine")),
+            ("tmux new", Some("tmux")),
+            ("screen", Some("screen")),
+            ("git", None),
+            ("git status", None),
+            ("git -c", Some("git")),
+            ("git -C x --config-env", Some("git")),
+            ("git bisect", None),
+            ("git bisect run", Some("git")),
+            ("git bisect run sh", Some("sh")),
+            ("git bisect run make", None),
+            ("git submodule foreach --recursive", Some("git")),
+            ("cargo --config", Some("cargo")),
+            ("cargo run", None),
+            ("docker", Some("docker")),
+            ("docker exec", Some("docker")),
+            ("docker exec box", Some("docker")),
+            ("docker exec box sh", Some("sh")),
+            ("docker exec box ls", None),
+            ("docker ps", None),
+            ("podman run", Some("podman")),
+            ("kubectl exec", Some("kubectl")),
+            ("npm exec", Some("npm")),
+            ("npm exec -- eslint", None),
+            ("npm test", None),
+            ("npm run lint", None),
+            ("pnpm dlx", Some("pnpm")),
+            ("yarn exec", Some("yarn")),
+            ("bunx", Some("bunx")),
+            ("bun run", Some("bun")),
+            ("deno run", Some("deno")),
+            ("uv", Some("uv")),
+            ("uv run", Some("uv")),
+            ("uv run python", Some("python")),
+            ("uv run pytest", None),
+            ("uv sync", None),
+            ("pipx run", Some("pipx")),
+            ("poetry run", Some("poetry")),
+            ("bundle exec", Some("bundle")),
+            ("mise exec", Some("mise")),
+            ("rustup run stable", Some("rustup")),
+            ("julia", Some("julia")),
+            ("Rscript", Some("Rscript")),
+            ("Rscript x.R", None),
+            ("m4", Some("m4")),
+            ("elixir -e", Some("elixir")),
+            ("osh", Some("osh")),
+            ("rc -c", Some("rc")),
             ("cargo", None),
             ("cargo test", None),
             ("", None),

@@ -16,6 +16,7 @@ mod thinking;
 
 use self::reply::ReplySoFar;
 use super::http::Http;
+use super::models::{self, Model};
 use super::retry::Schedule;
 use super::trouble::{Service, Trouble};
 use super::{Progress, Provider, ProviderError, Reply, Request, reading};
@@ -39,6 +40,8 @@ pub struct Settings {
     pub provider: String,
     /// Of the whole endpoint.
     pub url: String,
+    /// Where the list of models is.
+    pub models_url: String,
     /// The environment variable of the key, for hints.
     pub key_variable: Option<String>,
     pub key: Option<String>,
@@ -81,5 +84,15 @@ impl Provider for Anthropic {
     ) -> Result<Reply, ProviderError> {
         let body = request::body(&self.settings, request).map_err(|trouble| trouble.error)?.to_string().into_bytes();
         self.schedule.run(&self.settings.provider, interrupt, observe, |observe| self.send(&body, interrupt, observe))
+    }
+
+    fn models(
+        &self,
+        interrupt: &Interrupt,
+        observe: &mut dyn FnMut(Progress<'_>),
+    ) -> Result<Vec<Model>, ProviderError> {
+        let mut headers = vec![("anthropic-version", VERSION)];
+        headers.extend(self.settings.key.as_deref().map(|key| ("x-api-key", key)));
+        models::list(self.service(), &self.http, &self.settings.models_url, &headers, interrupt, observe)
     }
 }

@@ -15,6 +15,8 @@ pub struct Entry {
     /// Empty where no key is ever sent.
     pub key_variable: &'static str,
     pub needs_key: bool,
+    /// Whether its usual models take images.
+    pub takes_images: bool,
     /// What is used when nothing but this provider's key is there to go by.
     pub default_model: Option<&'static str>,
     pub dialect: Dialect,
@@ -24,6 +26,7 @@ pub struct Entry {
 
 /// Where a service differs from the common form of its format.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a difference of its own")]
 pub struct Dialect {
     /// The name of the field that limits a reply.
     pub max_tokens_field: &'static str,
@@ -31,10 +34,20 @@ pub struct Dialect {
     pub asks_for_usage: bool,
     /// Ids of calls must be nine letters and digits.
     pub nine_character_ids: bool,
+    /// Whether tools may be told of and forbidden (`tool_choice` `none`), so that a history with calls makes sense.
+    pub takes_no_choice: bool,
+    /// Whether a JSON Schema for the answer may stand beside tools, and leaves calls possible.
+    pub takes_output_schema: bool,
 }
 
 impl Dialect {
-    pub const COMMON: Self = Self { max_tokens_field: "max_tokens", asks_for_usage: true, nine_character_ids: false };
+    pub const COMMON: Self = Self {
+        max_tokens_field: "max_tokens",
+        asks_for_usage: true,
+        nine_character_ids: false,
+        takes_no_choice: true,
+        takes_output_schema: false,
+    };
 }
 
 const OPENAI_CONTEXTS: &[(&str, u64)] = &[
@@ -55,6 +68,7 @@ const fn hosted(name: &'static str, base_url: &'static str, variables: [&'static
         base_url_variable: variables[0],
         key_variable: variables[1],
         needs_key: true,
+        takes_images: false,
         default_model: None,
         dialect: Dialect::COMMON,
         context_tokens: &[],
@@ -67,13 +81,15 @@ const fn local(name: &'static str, base_url: &'static str, variables: [&'static 
 
 pub const ENTRIES: [Entry; 11] = [
     Entry {
+        takes_images: true,
         default_model: Some("gpt-5-mini"),
-        dialect: Dialect { max_tokens_field: "max_completion_tokens", ..Dialect::COMMON },
+        dialect: Dialect { max_tokens_field: "max_completion_tokens", takes_output_schema: true, ..Dialect::COMMON },
         context_tokens: OPENAI_CONTEXTS,
         ..hosted("openai", "https://api.openai.com/v1", ["OPENAI_BASE_URL", "OPENAI_API_KEY"])
     },
     Entry {
         api: Api::Anthropic,
+        takes_images: true,
         default_model: Some("claude-sonnet-4-5"),
         context_tokens: &[("claude-", 200_000)],
         ..hosted("anthropic", "https://api.anthropic.com", ["ANTHROPIC_BASE_URL", "ANTHROPIC_API_KEY"])
@@ -84,11 +100,15 @@ pub const ENTRIES: [Entry; 11] = [
         ..hosted("deepseek", "https://api.deepseek.com", ["DEEPSEEK_BASE_URL", "DEEPSEEK_API_KEY"])
     },
     Entry {
+        takes_images: true,
         default_model: Some("openai/gpt-5-mini"),
+        // It drops the field for models that cannot heed it.
+        dialect: Dialect { takes_output_schema: true, ..Dialect::COMMON },
         context_tokens: &[("openai/gpt-5", 400_000), ("anthropic/claude-", 200_000)],
         ..hosted("openrouter", "https://openrouter.ai/api/v1", ["OPENROUTER_BASE_URL", "OPENROUTER_API_KEY"])
     },
     Entry {
+        takes_images: true,
         default_model: Some("gemini-2.5-flash"),
         context_tokens: &[("gemini-", 1_048_576)],
         ..hosted(
@@ -107,7 +127,11 @@ pub const ENTRIES: [Entry; 11] = [
         default_model: Some("openai/gpt-oss-120b"),
         ..hosted("groq", "https://api.groq.com/openai/v1", ["GROQ_BASE_URL", "GROQ_API_KEY"])
     },
-    local("ollama", "http://127.0.0.1:11434/v1", ["OLLAMA_BASE_URL", "OLLAMA_API_KEY"]),
+    Entry {
+        // It overlooks the tool choice.
+        dialect: Dialect { takes_no_choice: false, ..Dialect::COMMON },
+        ..local("ollama", "http://127.0.0.1:11434/v1", ["OLLAMA_BASE_URL", "OLLAMA_API_KEY"])
+    },
     local("llamacpp", "http://127.0.0.1:8080/v1", ["LLAMACPP_BASE_URL", "LLAMACPP_API_KEY"]),
     local("vllm", "http://127.0.0.1:8000/v1", ["VLLM_BASE_URL", "VLLM_API_KEY"]),
     Entry { api: Api::Scripted, ..local("scripted", "", ["", ""]) },

@@ -22,6 +22,10 @@ pub struct Connected {
     pub model_name: String,
     /// How many tokens the model takes, where it is known.
     pub context_tokens: Option<u64>,
+    /// Whether the service takes a history with calls together with tools that may not be called.
+    pub takes_no_choice: bool,
+    /// Whether it is sent images.
+    pub takes_images: bool,
     /// The environment variables that hold attini's keys, set or not, sorted: no child gets them.
     pub key_variables: Vec<String>,
 }
@@ -35,6 +39,7 @@ struct Resolved {
     needs_key: bool,
     context_tokens: Option<u64>,
     user_after_tool: bool,
+    takes_images: bool,
     dialect: Dialect,
 }
 
@@ -42,6 +47,20 @@ struct Resolved {
 /// [`Failure`] of status `usage` says what is wrong or missing.
 pub fn connect(model: &str, config: &Config, workspace: &Workspace) -> anyhow::Result<Connected> {
     connect_with(model, config, workspace, &environment_variable)
+}
+
+/// As [`connect`], to ask which models there are.
+pub fn connect_to_list(provider: &str, config: &Config, workspace: &Workspace) -> anyhow::Result<Connected> {
+    let is_scripted = catalogue::find(provider).is_some_and(|entry| entry.api == Api::Scripted)
+        || config.providers.get(provider).is_some_and(|configured| configured.api == Some(Api::Scripted));
+    let model = if is_scripted { super::scripted::DEMO } else { "any" };
+    connect(&format!("{provider}/{model}"), config, workspace)
+}
+
+/// How many tokens a provider's model takes, as far as configuration or the built-in table know it.
+pub fn known_context_tokens(provider: &str, model: &str, config: &Config) -> Option<u64> {
+    let configured = config.providers.get(provider).and_then(|configured| configured.context_tokens);
+    configured.or_else(|| catalogue::find(provider)?.context_tokens_of(model))
 }
 
 pub(super) fn connect_with(
@@ -66,6 +85,8 @@ pub(super) fn connect_with(
         provider_name: provider_name.to_owned(),
         model_name: model_name.to_owned(),
         context_tokens: resolved.context_tokens,
+        takes_no_choice: resolved.dialect.takes_no_choice,
+        takes_images: resolved.takes_images,
         key_variables: key_variables(config),
     })
 }
@@ -121,7 +142,7 @@ fn resolve(name: &str, model: &str, config: &Config, variable: Variable<'_>) -> 
         return Err(unknown(name, config).into());
     }
     let configured = configured.cloned().unwrap_or_default();
-    let ProviderConfig { api, base_url, api_key_env, context_tokens, user_after_tool } = configured;
+    let ProviderConfig { api, base_url, api_key_env, context_tokens, user_after_tool, images } = configured;
     let from_environment =
         entry.map(|entry| entry.base_url_variable).filter(|name| !name.is_empty()).and_then(variable);
     let built_in_url = entry.map(|entry| entry.base_url.to_owned()).filter(|url| !url.is_empty());
@@ -133,6 +154,7 @@ fn resolve(name: &str, model: &str, config: &Config, variable: Variable<'_>) -> 
         key_variable: api_key_env.or(built_in_key),
         context_tokens: context_tokens.or_else(|| entry?.context_tokens_of(model)),
         user_after_tool: user_after_tool.unwrap_or(true),
+        takes_images: images.or(entry.map(|entry| entry.takes_images)).unwrap_or(false),
         dialect: entry.map_or(Dialect::COMMON, |entry| entry.dialect),
     })
 }
@@ -157,6 +179,7 @@ fn load_openai(name: &str, resolved: &Resolved, variable: Variable<'_>) -> anyho
         super::openai::Settings {
             provider: name.to_owned(),
             url: endpoint(base_url, "/chat/completions"),
+            models_url: endpoint(base_url, "/models"),
             key_variable: resolved.key_variable.clone(),
             key,
             user_after_tool: resolved.user_after_tool,
@@ -172,6 +195,7 @@ fn load_anthropic(name: &str, resolved: &Resolved, variable: Variable<'_>) -> an
         super::anthropic::Settings {
             provider: name.to_owned(),
             url: endpoint(base_url, "/v1/messages"),
+            models_url: endpoint(base_url, "/v1/models"),
             key_variable: resolved.key_variable.clone(),
             key,
         },

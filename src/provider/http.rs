@@ -111,6 +111,23 @@ impl Http {
         for (name, value) in headers {
             request = request.header(*name, *value);
         }
+        self.exchange(interrupt, move || request.send(&body))
+    }
+
+    /// Asks for what is at an address, as [`Http::post`] sends something there.
+    pub fn get(&self, url: &str, headers: &[(&str, &str)], interrupt: &Interrupt) -> Result<Answer, Trouble> {
+        let mut request = self.agent.get(url);
+        for (name, value) in headers {
+            request = request.header(*name, *value);
+        }
+        self.exchange(interrupt, move || request.call())
+    }
+
+    fn exchange(
+        &self,
+        interrupt: &Interrupt,
+        send: impl FnOnce() -> Result<ureq::http::Response<ureq::Body>, ureq::Error> + Send + 'static,
+    ) -> Result<Answer, Trouble> {
         let (sender, pieces) = sync_channel(PIECES_WAITING_MAX);
         let (agent, waker) = (self.agent.clone(), sender.clone());
         let closer = interrupt.on_raise(move || {
@@ -121,7 +138,7 @@ impl Http {
         let exchange = Exchange { http: self.clone(), sender };
         std::thread::Builder::new()
             .name("model request".to_owned())
-            .spawn(move || exchange.run(request, &body))
+            .spawn(move || exchange.run(send))
             .map_err(|error| Trouble::lasting(format!("cannot start a thread for the request: {error}")))?;
         let body = Body {
             provider: self.provider.clone(),
@@ -235,8 +252,8 @@ struct Exchange {
 }
 
 impl Exchange {
-    fn run(&self, request: ureq::RequestBuilder<ureq::typestate::WithBody>, body: &[u8]) {
-        let last = match request.send(body) {
+    fn run(&self, send: impl FnOnce() -> Result<ureq::http::Response<ureq::Body>, ureq::Error>) {
+        let last = match send() {
             Ok(response) => self.pass_on(response),
             Err(error) => Some(Piece::Failed(self.explain(&error))),
         };

@@ -9,6 +9,7 @@ pub mod assemble;
 pub mod catalogue;
 mod connect;
 pub mod http;
+pub mod models;
 pub mod openai;
 mod reading;
 pub mod recorded;
@@ -17,12 +18,17 @@ pub mod scripted;
 pub mod sse;
 #[cfg(test)]
 mod stand_in;
+mod surrogate;
 pub mod trouble;
 mod wire;
 
 use serde_json::Value;
 
-pub use self::connect::{Connected, connect, default_model, key_variables, no_model_failure, register_keys};
+pub use self::connect::{
+    Connected, connect, connect_to_list, default_model, key_variables, known_context_tokens, no_model_failure,
+    register_keys,
+};
+use self::models::Model;
 use crate::interrupt::Interrupt;
 use crate::session::record::{ToolCall, Usage};
 
@@ -45,6 +51,16 @@ pub trait Provider {
         interrupt: &Interrupt,
         observe: &mut dyn FnMut(Progress<'_>),
     ) -> Result<Reply, ProviderError>;
+
+    /// Asks the service which models it offers. `observe` is told of retries.
+    fn models(
+        &self,
+        interrupt: &Interrupt,
+        observe: &mut dyn FnMut(Progress<'_>),
+    ) -> Result<Vec<Model>, ProviderError> {
+        let _ = (interrupt, observe);
+        Err(trouble::Trouble::lasting("this provider cannot be asked for its models").error)
+    }
 }
 
 /// Everything a reply depends on. Within an invocation `system` and `tools` are the same bytes in every request.
@@ -103,6 +119,16 @@ pub struct ResultMessage {
     pub content: String,
     /// Whether the service is told that it is an error, where it can be told.
     pub is_error: bool,
+    /// Those that the service takes; where it takes none, the content tells of them.
+    pub images: Vec<Image>,
+}
+
+/// An image that is sent.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Image {
+    /// `image/png`, `image/jpeg`, `image/gif` or `image/webp`.
+    pub media_type: String,
+    pub base64: String,
 }
 
 /// A complete reply. Ids may still be empty or doubled; intake mends them.

@@ -19,6 +19,7 @@ pub(super) use self::request::body;
 use self::reply::ReplySoFar;
 use super::catalogue::Dialect;
 use super::http::Http;
+use super::models::{self, Model};
 use super::retry::Schedule;
 use super::trouble::{Service, Trouble};
 use super::{Progress, Provider, ProviderError, Reply, Request, reading};
@@ -40,6 +41,8 @@ pub struct Settings {
     pub provider: String,
     /// Of the whole endpoint.
     pub url: String,
+    /// Where the list of models is.
+    pub models_url: String,
     /// The environment variable of the key, for hints.
     pub key_variable: Option<String>,
     pub key: Option<String>,
@@ -86,5 +89,16 @@ impl Provider for OpenAi {
     ) -> Result<Reply, ProviderError> {
         let body = request::body(&self.settings, request).to_string().into_bytes();
         self.schedule.run(&self.settings.provider, interrupt, observe, |observe| self.send(&body, interrupt, observe))
+    }
+
+    fn models(
+        &self,
+        interrupt: &Interrupt,
+        observe: &mut dyn FnMut(Progress<'_>),
+    ) -> Result<Vec<Model>, ProviderError> {
+        let bearer = self.settings.key.as_ref().map(|key| format!("Bearer {key}"));
+        let headers: Vec<(&str, &str)> =
+            bearer.as_deref().map(|bearer| ("Authorization", bearer)).into_iter().collect();
+        models::list(self.service(), &self.http, &self.settings.models_url, &headers, interrupt, observe)
     }
 }

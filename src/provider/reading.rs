@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use super::http::Answer;
 use super::trouble::{self, Service, Trouble, shorten};
-use super::{Progress, Reply, sse};
+use super::{Progress, Reply, sse, surrogate};
 use crate::mask;
 
 /// Of a refusal, as much as is looked at.
@@ -54,9 +54,15 @@ pub(super) fn read(
         return Err(refused(service, answer));
     }
     let retry_after = answer.retry_after;
-    read_any(service, answer, assembly, observe)
-        .map(without_keys)
-        .map_err(|trouble| Trouble { retry_after: trouble.retry_after.or(retry_after), ..trouble })
+    let mut observed = surrogate::Observed::default();
+    let read = read_any(service, answer, assembly, &mut |progress| observed.pass_on(progress, observe));
+    if read.is_ok() {
+        observed.finish(observe);
+    }
+    read.map(surrogate::join_reply).map(without_keys).map_err(|mut trouble| {
+        trouble.error.message = surrogate::join(&trouble.error.message).into_owned();
+        Trouble { retry_after: trouble.retry_after.or(retry_after), ..trouble }
+    })
 }
 
 /// What goes back unchanged cannot be masked where it is recorded: where it holds a key, it is given up.
@@ -103,7 +109,7 @@ fn read_whole(
         bytes.extend_from_slice(&piece);
     }
     let text = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(&bytes);
-    let value: Value = match serde_json::from_slice(text) {
+    let value = match surrogate::parse(&String::from_utf8_lossy(text)) {
         Ok(value) => value,
         Err(error) if error.is_eof() => {
             return Err(Trouble::broken_off(format!("the reply of {} broke off", service.provider)));
@@ -185,7 +191,7 @@ impl<'a, A: Assembly> Stream<'a, A> {
     /// Takes what stands behind the last empty line, unless it is cut off.
     pub(super) fn end(&mut self, observe: &mut dyn FnMut(Progress<'_>)) -> Result<(), Trouble> {
         let Ok(Some(event)) = self.parser.finish() else { return Ok(()) };
-        let is_whole = event.data.trim() == "[DONE]" || serde_json::from_str::<Value>(&event.data).is_ok();
+        let is_whole = event.data.trim() == "[DONE]" || surrogate::parse(&event.data).is_ok();
         if is_whole { self.assembly.push_event(&event.name, &event.data, observe) } else { Ok(()) }
     }
 }

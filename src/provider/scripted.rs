@@ -9,6 +9,7 @@ use std::time::Duration;
 use serde::Deserialize;
 use serde_json::Value;
 
+use super::models::Model;
 use super::trouble::Trouble;
 use super::{Finish, Progress, Provider, ProviderError, Reply, Request};
 use crate::failure::Failure;
@@ -109,6 +110,12 @@ impl Provider for Scripted {
         interrupt: &Interrupt,
         observe: &mut dyn FnMut(Progress<'_>),
     ) -> Result<Reply, ProviderError> {
+        // A script holds the replies of a conversation; what is asked on the side is none of them.
+        if request.tool_choice_none {
+            let text =
+                format!("(A scripted model has no words of its own. Replies so far: {}.)", request.replies_before);
+            return Ok(Entry { text, ..Entry::default() }.reply());
+        }
         let position = usize::try_from(request.replies_before).unwrap_or(usize::MAX);
         let Some(entry) = self.entries.get(position) else {
             let count = self.entries.len();
@@ -133,6 +140,10 @@ impl Provider for Scripted {
             observe(Progress::Text(delta));
         }
         Ok(entry.reply())
+    }
+
+    fn models(&self, _: &Interrupt, _: &mut dyn FnMut(Progress<'_>)) -> Result<Vec<Model>, ProviderError> {
+        Ok(vec![Model { id: DEMO.to_owned(), name: None, context_tokens: None }])
     }
 }
 

@@ -13,6 +13,9 @@ use crate::mask;
 /// What is quoted of a service's own words.
 pub const WORDS_BYTES_MAX: usize = 2048;
 
+/// The code of a request that is longer than the model takes.
+pub const CONTEXT_OVERFLOW: &str = "context_overflow";
+
 /// Why one try of a request brought no reply.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Trouble {
@@ -111,7 +114,7 @@ pub fn of_error_object(service: Service<'_>, value: &Value, retry_after: Option<
 }
 
 fn overflow(error: ProviderError, retry_after: Option<Duration>) -> Trouble {
-    let error = ProviderError { code: "context_overflow".to_owned(), retryable: false, ..error };
+    let error = ProviderError { code: CONTEXT_OVERFLOW.to_owned(), retryable: false, ..error };
     Trouble { error, again: false, retry_after }
 }
 
@@ -177,6 +180,10 @@ fn is_overflow(value: &Value, words: &str) -> bool {
         "exceeds the maximum number of tokens",
         "too large for model with",
         "maximum prompt length",
+        "max context length",
+        "exceeds the context length",
+        "input token count exceeds",
+        "context window exceeded",
     ]
     .iter()
     .any(|wording| words.contains(wording))
@@ -256,6 +263,99 @@ mod tests {
         }
         let hint = of_status(SERVICE, 401, b"", None).error.hint.unwrap();
         assert!(hint.contains("ACME_API_KEY"), "{hint}");
+    }
+
+    /// As each service says it: status and body.
+    #[test]
+    fn an_overflow_is_known_for_each_service() {
+        let message = |words: &str| json!({"error": {"message": words, "code": 400}});
+        for (service, status, body) in [
+            (
+                "openai",
+                400,
+                json!({"error": {"message": "Your input exceeds the context window of this model.", "type":
+                    "invalid_request_error", "param": "input", "code": "context_length_exceeded"}}),
+            ),
+            (
+                "anthropic",
+                400,
+                json!({"type": "error", "error": {"type": "invalid_request_error", "message":
+                    "prompt is too long: 207046 tokens > 200000 maximum"}}),
+            ),
+            (
+                "anthropic",
+                400,
+                json!({"type": "error", "error": {"type": "invalid_request_error", "message":
+                    "input length and `max_tokens` exceed context limit: 199000 + 8192 > 200000, decrease input length"}}),
+            ),
+            (
+                "gemini",
+                400,
+                json!([{"error": {"code": 400, "status": "INVALID_ARGUMENT", "message":
+                    "The input token count (1100000) exceeds the maximum number of tokens allowed (1048576)."}}]),
+            ),
+            (
+                "mistral",
+                400,
+                json!({"object": "error", "type": "invalid_request_prompt", "code": "3051", "message":
+                    "Prompt contains 40969 tokens and 0 draft tokens, too large for model with 32768 maximum context length"}),
+            ),
+            (
+                "deepseek",
+                400,
+                message("This model's maximum context length is 131072 tokens. However, you requested 140000 tokens."),
+            ),
+            (
+                "groq",
+                400,
+                json!({"error": {"message": "Please reduce the length of the messages or completion.", "type":
+                    "invalid_request_error", "param": "messages", "code": "context_length_exceeded"}}),
+            ),
+            (
+                "openrouter",
+                400,
+                message(
+                    "This endpoint's maximum context length is 32768 tokens. However, you requested about 40000 tokens.",
+                ),
+            ),
+            (
+                "llamacpp",
+                400,
+                json!({"error": {"code": 400, "type": "exceed_context_size_error", "n_prompt_tokens": 5000, "n_ctx": 4096,
+                    "message": "request (5000 tokens) exceeds the available context size (4096 tokens), try increasing it"}}),
+            ),
+            (
+                "vllm",
+                400,
+                json!({"object": "error", "type": "BadRequestError", "code": 400, "message":
+                    "This model's maximum context length is 4096 tokens. However, your request has 5000 input tokens."}),
+            ),
+            (
+                "ollama",
+                400,
+                json!({"error": {"message": "the input length exceeds the context length", "type": "api_error"}}),
+            ),
+            ("ollama", 500, json!({"error": "prompt too long; exceeded max context length by 904 tokens"})),
+        ] {
+            let trouble = of_status(SERVICE, status, body.to_string().as_bytes(), None);
+            assert_eq!((trouble.error.code.as_str(), trouble.again), (CONTEXT_OVERFLOW, false), "{service}: {body}");
+            let in_stream = of_error_object(SERVICE, &body, None);
+            assert_eq!(
+                (in_stream.error.code.as_str(), in_stream.again),
+                (CONTEXT_OVERFLOW, false),
+                "{service}: {body}"
+            );
+        }
+        // The length of what one reply may be, or of what a minute may bring, is another matter.
+        for words in [
+            "max_tokens: 100000 > 64000, which is the maximum allowed number of output tokens",
+            "Request too large for model `x` on tokens per minute (TPM): Limit 6000, Requested 8000",
+        ] {
+            assert_ne!(
+                of_status(SERVICE, 413, message(words).to_string().as_bytes(), None).error.code,
+                CONTEXT_OVERFLOW
+            );
+        }
     }
 
     #[test]

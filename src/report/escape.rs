@@ -22,6 +22,16 @@ pub fn is_unsafe(letter: char) -> bool {
     (letter.is_control() && !matches!(letter, '\n' | '\t')) || is_hidden(letter)
 }
 
+/// Whether a character could make a command or a path look like another one: what is unsafe, and also what is left alone
+/// in running text, where it is common and deceives nobody.
+pub fn is_deceptive(letter: char) -> bool {
+    is_unsafe(letter)
+        || matches!(
+            letter,
+            '\u{fe0f}' | '\u{2800}' | '\u{a0}' | '\u{2000}'..='\u{200a}' | '\u{202f}' | '\u{205f}' | '\u{3000}'
+        )
+}
+
 /// Characters without a shape of their own: they format, reorder, join or select, and what holds them can look like
 /// something else. U+FE0F alone stays, which only asks for an emoji's colours and is common in models' answers.
 fn is_hidden(letter: char) -> bool {

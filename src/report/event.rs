@@ -11,19 +11,53 @@ use crate::permission::Rule;
 use crate::session::pending::Needs;
 use crate::session::record::{Decision, OperationId, ResultStatus, Usage};
 use crate::tool::Preview;
+use crate::turn::compaction::Compacted;
 
 #[derive(Debug, Clone)]
 pub enum Event {
-    TurnStarted { model: String },
-    RoundStarted { round: u64 },
-    TextDelta { text: String },
-    ReasoningDelta { text: String },
-    ToolStarted { call: CallLabel, arguments: Value, summary: String },
-    ToolHeartbeat { call: CallLabel, elapsed_ms: u64, output_bytes: u64 },
-    ToolResult { call: CallLabel, status: ResultStatus, code: Option<String>, content: String, duration_ms: u64 },
-    Awaiting { pending: Vec<PendingView>, digest: String },
-    Retrying { attempt: u32, delay_ms: u64, reason: String },
-    Warning { message: String },
+    TurnStarted {
+        model: String,
+    },
+    RoundStarted {
+        round: u64,
+    },
+    TextDelta {
+        text: String,
+    },
+    ReasoningDelta {
+        text: String,
+    },
+    ToolStarted {
+        call: CallLabel,
+        arguments: Value,
+        summary: String,
+    },
+    ToolHeartbeat {
+        call: CallLabel,
+        elapsed_ms: u64,
+        output_bytes: u64,
+    },
+    ToolResult {
+        call: CallLabel,
+        status: ResultStatus,
+        code: Option<String>,
+        content: String,
+        duration_ms: u64,
+    },
+    Awaiting {
+        pending: Vec<PendingView>,
+        digest: String,
+    },
+    Retrying {
+        attempt: u32,
+        delay_ms: u64,
+        reason: String,
+    },
+    /// Older rounds are summarised; the record is on disk.
+    Compacted(Compacted),
+    Warning {
+        message: String,
+    },
 }
 
 /// `call_id`, `name` and, under fan-out, `operation` of a tool event.
@@ -67,6 +101,10 @@ pub struct TurnResult {
     pub digest: Option<String>,
     pub tool_calls: Option<u64>,
     pub usage: Option<Usage>,
+    /// Of the last reply alone.
+    pub round_usage: Option<Usage>,
+    /// Of all turns and summaries.
+    pub session_usage: Option<Usage>,
     pub error: Option<ErrorView>,
 }
 
@@ -94,6 +132,8 @@ impl TurnResult {
             digest: None,
             tool_calls: None,
             usage: None,
+            round_usage: None,
+            session_usage: None,
             error: Some(ErrorView::from(failure)),
         }
     }

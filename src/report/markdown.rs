@@ -64,10 +64,14 @@ impl Document {
             }
             Record::TurnEnd(end) => self.add_end(end),
             Record::Notice(notice) => self.write(&format!("\n### Notice\n\n{}", fenced("text", &notice.text))),
+            Record::Summary(summary) => {
+                self.write(&format!("\n### Summary of what came before\n\n{}", fenced("text", &summary.text)))
+            }
             Record::Session(_)
             | Record::Decision(_)
             | Record::ToolStart(_)
             | Record::CallWaiting(_)
+            | Record::Imported(_)
             | Record::Unknown => Ok(()),
         }
     }

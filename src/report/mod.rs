@@ -1,14 +1,17 @@
 //! What a person or a script gets to see: events, text, JSON; and the escaping of everything that comes from outside.
 //!
 //! The only place that writes to stdout and stderr. Nothing here decides anything, and a stream that cannot be written
-//! to stops nothing: the turn goes on, and the failure is remembered.
+//! to stops nothing: the turn goes on, and the failure is remembered. A reader that is slow is waited for where a record
+//! is told of, until the interrupt is raised; what a command puts out while it runs waits for nobody.
 
 pub mod escape;
 pub mod event;
 pub mod line;
+mod live;
 pub mod markdown;
 mod object;
 mod open_calls;
+mod outlet;
 pub mod preview;
 mod progress;
 pub mod replay;
@@ -19,15 +22,18 @@ mod stream;
 mod writer;
 
 use std::io::{ErrorKind, IsTerminal, Write};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use serde_json::{Map, Value};
 
 use crate::exit::Status;
 use crate::failure::Failure;
+use crate::interrupt::Interrupt;
 
 use event::{Event, TurnResult};
 use line::{Line, Tone};
+use live::{Live, Piece};
+use outlet::Outlet;
 use screen::Screen;
 use spinner::Spinner;
 use writer::Writer;
@@ -91,19 +97,22 @@ pub struct ReadyText<'a> {
 
 /// Tells of one invocation. It may be shared between threads; what one call prints stays together.
 pub struct Reporter {
-    writer: Mutex<Writer>,
+    writer: Arc<Mutex<Writer>>,
+    /// What is shown without being waited for: output of a running command, and signs of life.
+    live: Live<(Option<u64>, Event)>,
+    is_quiet: bool,
 }
 
 impl Reporter {
-    /// Writes to the process's own streams.
-    pub fn new(options: ReportOptions) -> Self {
+    /// Writes to the process's own streams, and waits for no reader once `interrupt` is raised.
+    pub fn new(options: ReportOptions, interrupt: &Interrupt) -> Self {
+        let (stdout, stderr) = (Outlet::stdout(interrupt), Outlet::stderr(interrupt));
         let spinner = if options.stderr_is_terminal && options.volume != Volume::Quiet {
-            Spinner::on_stderr()
+            Spinner::on(stderr.clone())
         } else {
             Spinner::none()
         };
-        let streams = (Box::new(std::io::stdout()), Box::new(std::io::stderr()));
-        Self { writer: Mutex::new(Writer::new(options, streams.0, streams.1, spinner, crate::clock::now)) }
+        Self::of(options, Box::new(stdout), Box::new(stderr), spinner, crate::clock::now)
     }
 
     /// Writes to streams of the caller's, without a spinner. `clock` gives the `at` of events.
@@ -113,7 +122,19 @@ impl Reporter {
         stderr: Box<dyn Write + Send>,
         clock: fn() -> String,
     ) -> Self {
-        Self { writer: Mutex::new(Writer::new(options, stdout, stderr, Spinner::none(), clock)) }
+        Self::of(options, stdout, stderr, Spinner::none(), clock)
+    }
+
+    fn of(
+        options: ReportOptions,
+        stdout: Box<dyn Write + Send>,
+        stderr: Box<dyn Write + Send>,
+        spinner: Spinner,
+        clock: fn() -> String,
+    ) -> Self {
+        let is_quiet = options.volume == Volume::Quiet;
+        let writer = Writer::new(options, stdout, stderr, spinner, clock);
+        Self { writer: Arc::new(Mutex::new(writer)), live: Live::new(), is_quiet }
     }
 
     /// A reporter with this one's options that tells people of everything on one screen, and how much it tells.
@@ -141,9 +162,31 @@ impl Reporter {
         self.writer().answer(text);
     }
 
-    /// What a running command puts out, shown on stderr as it comes.
+    /// What a running command puts out, shown on stderr as it comes. It returns soon, however slowly stderr is read:
+    /// what finds no room is left out, and said to be.
     pub fn live(&self, bytes: &[u8]) {
-        self.writer().live(bytes);
+        // Nobody sees it, and there may be much of it.
+        if !self.is_quiet {
+            self.live.output(bytes, self.showing());
+        }
+    }
+
+    /// As [`Reporter::tell`], for an event that has no record; it returns soon, and one that nobody has seen yet stands
+    /// for the next ones.
+    pub fn beat(&self, turn: Option<u64>, event: Event) {
+        self.live.beat((turn, event), self.showing());
+    }
+
+    fn showing(&self) -> impl FnMut(Piece<(Option<u64>, Event)>) + Send + 'static {
+        let writer = Arc::clone(&self.writer);
+        move |piece| {
+            let mut writer = writer.lock().unwrap_or_else(PoisonError::into_inner);
+            match piece {
+                Piece::Output(bytes) => writer.live(&bytes),
+                Piece::Gap(bytes) => writer.gap(bytes),
+                Piece::Beat((turn, event)) => writer.tell(turn, &event),
+            }
+        }
     }
 
     /// Ends an invocation that ran a turn: what is pending and the error on stderr, then the result object.
@@ -197,6 +240,11 @@ impl Reporter {
         self.writer().write_stderr(lines);
     }
 
+    /// A line on stderr for whoever looks on; `--quiet` leaves it out.
+    pub fn remark(&self, text: &str) {
+        self.writer().remark(text);
+    }
+
     /// `attini: ...` and `hint: ...` on stderr, for an error that is in no result object.
     pub fn error(&self, failure: &Failure) {
         self.writer().write_error(&failure.message, failure.hint.as_deref());
@@ -235,7 +283,9 @@ impl Reporter {
         if status == Status::Completed { Status::Error } else { status }
     }
 
+    /// The writer, once all that was handed over before is shown.
     fn writer(&self) -> MutexGuard<'_, Writer> {
+        self.live.settle();
         self.writer.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

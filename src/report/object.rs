@@ -39,6 +39,17 @@ pub(super) fn of_event(common: Common<'_>, event: &Event) -> Value {
         Event::Retrying { attempt, delay_ms, reason } => {
             ("retrying", None, json!({"attempt": attempt, "delay_ms": delay_ms, "reason": reason}))
         }
+        Event::Compacted(compacted) => (
+            "compacted",
+            None,
+            json!({
+                "through_turn": compacted.through_turn,
+                "through_round": compacted.through_round,
+                "tokens_before": compacted.tokens_before,
+                "tokens_after": compacted.tokens_after,
+                "usage": compacted.usage,
+            }),
+        ),
         Event::Warning { message } => ("warning", None, json!({"message": message})),
     };
     let mut object = Map::new();
@@ -52,7 +63,7 @@ pub(super) fn of_event(common: Common<'_>, event: &Event) -> Value {
     if let Value::Object(fields) = fields {
         object.extend(fields);
     }
-    masked(Value::Object(object))
+    crate::mask::value(Value::Object(object))
 }
 
 fn insert_label(object: &mut Map<String, Value>, call: &CallLabel) {
@@ -74,7 +85,7 @@ pub(super) fn of_result(at: &str, result: &TurnResult) -> Value {
     if let Ok(Value::Object(fields)) = serde_json::to_value(result) {
         object.extend(fields);
     }
-    masked(Value::Object(object))
+    crate::mask::value(Value::Object(object))
 }
 
 /// The object of a command that runs no turn. `fields` come before `error` and may not name what is here already.
@@ -98,7 +109,7 @@ pub(super) fn of_command(
         }
     }
     object.insert("error".to_owned(), json!(error.map(ErrorView::from)));
-    masked(Value::Object(object))
+    crate::mask::value(Value::Object(object))
 }
 
 /// The beginning of a command's object whose last field but the outcome is a list.
@@ -107,18 +118,18 @@ pub(super) fn list_opening(at: &str, name: &str, fields: Map<String, Value>, lis
     object.insert("type".to_owned(), name.into());
     object.insert("at".to_owned(), at.into());
     object.extend(fields);
-    let json = to_json(&masked(Value::Object(object)));
+    let json = to_json(&crate::mask::value(Value::Object(object)));
     let open = json.strip_suffix('}').unwrap_or(&json);
     format!("{open},{}:[", to_json(&list.into()))
 }
 
 pub(super) fn list_item(item: Value) -> String {
-    to_json(&masked(item))
+    to_json(&crate::mask::value(item))
 }
 
 /// What stands behind the list.
 pub(super) fn list_closing(status: Status, error: Option<&Failure>) -> String {
-    let outcome = masked(json!({
+    let outcome = crate::mask::value(json!({
         "status": status.name(),
         "exit_code": status.code(),
         "error": error.map(ErrorView::from),
@@ -152,18 +163,6 @@ fn escape_json(json: &str) -> String {
     escaped
 }
 
-/// The value with keys masked in every string, names of fields included.
-fn masked(value: Value) -> Value {
-    match value {
-        Value::String(text) => Value::String(crate::mask::apply(&text).into_owned()),
-        Value::Array(items) => Value::Array(items.into_iter().map(masked).collect()),
-        Value::Object(fields) => Value::Object(
-            fields.into_iter().map(|(name, value)| (crate::mask::apply(&name).into_owned(), masked(value))).collect(),
-        ),
-        Value::Null | Value::Bool(_) | Value::Number(_) => value,
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
@@ -175,7 +174,7 @@ mod tests {
         crate::mask::register("TEST_OBJECT_KEY", "sk-\"object\"-0123");
         let value = json!({"a": [{"sk-\"object\"-0123": "x sk-\"object\"-0123"}], "n": 1});
         let expected = json!({"a": [{"[TEST_OBJECT_KEY masked]": "x [TEST_OBJECT_KEY masked]"}], "n": 1});
-        assert_eq!(masked(value), expected);
+        assert_eq!(crate::mask::value(value), expected);
     }
 
     proptest! {

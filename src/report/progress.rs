@@ -79,6 +79,13 @@ impl Progress {
                 telling.lines.push(Line::new(Tone::Warning, &line));
                 telling.waiting_for = Some("waiting to ask the model again".to_owned());
             }
+            Event::Compacted(compacted) => {
+                let line = format!(
+                    "older rounds are summarised, through round {} of turn {}: about {} tokens instead of {}",
+                    compacted.through_round, compacted.through_turn, compacted.tokens_after, compacted.tokens_before
+                );
+                telling.lines = vec![Line::new(Tone::Dim, &line)];
+            }
             Event::Warning { message } => telling.lines = Line::all(Tone::Warning, "warning: ", "  ", message),
         }
         telling

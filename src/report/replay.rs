@@ -91,7 +91,7 @@ impl<'a> Replay<'a> {
         look_ahead: impl FnOnce() -> anyhow::Result<Outlook>,
     ) -> anyhow::Result<()> {
         match record {
-            Record::Session(_) | Record::Unknown => return Ok(()),
+            Record::Session(_) | Record::Imported(_) | Record::Unknown => return Ok(()),
             Record::User(user) => {
                 self.begin_turn(user);
                 return Ok(());
@@ -99,6 +99,14 @@ impl<'a> Replay<'a> {
             Record::Notice(notice) => {
                 if self.volume != Volume::Quiet {
                     self.reporter.notice(&Line::all(Tone::Dim, "notice: ", "  ", &notice.text));
+                }
+                return Ok(());
+            }
+            Record::Summary(summary) => {
+                if self.volume != Volume::Quiet {
+                    let (turn, round) = (summary.through_turn, summary.through_round);
+                    let line = format!("older rounds were summarised, through round {round} of turn {turn}");
+                    self.reporter.notice(&[Line::new(Tone::Dim, &line)]);
                 }
                 return Ok(());
             }
@@ -122,9 +130,11 @@ impl<'a> Replay<'a> {
                 self.calls.remove(&result.call_id);
             }
             Record::Session(_)
+            | Record::Imported(_)
             | Record::Unknown
             | Record::User(_)
             | Record::Notice(_)
+            | Record::Summary(_)
             | Record::TurnEnd(_)
             | Record::Decision(_)
             | Record::ToolStart(_)
@@ -349,6 +359,8 @@ fn is_repair(record: &Record) -> bool {
         | Record::CallWaiting(_)
         | Record::TurnEnd(_)
         | Record::Notice(_)
+        | Record::Summary(_)
+        | Record::Imported(_)
         | Record::Unknown => None,
     };
     reason == Some(REPAIR_REASON)

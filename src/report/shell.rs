@@ -5,7 +5,7 @@ use std::ffi::OsStr;
 use std::fmt::Write as _;
 use std::path::Path;
 
-use super::escape::is_unsafe;
+use super::escape::is_deceptive;
 
 /// The words as one line of a POSIX shell. A word with control or hidden characters is written `$'...'`, which bash,
 /// zsh and ksh read, so that the line is safe to show and still means exactly these words. Line ends stay line ends.
@@ -41,7 +41,7 @@ pub fn program_word(typed: Option<&OsStr>, search_path: Option<&OsStr>) -> Strin
 }
 
 fn quote_word(word: &str) -> Cow<'_, str> {
-    if !word.contains(is_unsafe)
+    if !word.contains(is_deceptive)
         && let Ok(quoted) = shlex::try_quote(word)
     {
         return quoted;
@@ -61,7 +61,7 @@ fn quote_escaped(word: &str) -> String {
             '\t' => quoted.push_str("\\t"),
             '\r' => quoted.push_str("\\r"),
             // Byte by byte, for a shell without a UTF-8 locale would not make the same bytes of `\\U`.
-            letter if is_unsafe(letter) => {
+            letter if is_deceptive(letter) => {
                 for byte in letter.encode_utf8(&mut [0; 4]).bytes() {
                     // Writing to a String cannot fail.
                     let _ = write!(quoted, "\\x{byte:02x}");
@@ -86,6 +86,9 @@ mod tests {
             (vec!["echo", "a b", ""], "echo 'a b' ''"),
             (vec!["sh", "-c", "echo $HOME"], "sh -c 'echo $HOME'"),
             (vec!["printf", "it's \u{1b}[0m\r\u{202e}\\"], "printf $'it\\'s \\x1b[0m\\r\\xe2\\x80\\xae\\\\'"),
+            // What shows nothing, or a blank, in the name of a file.
+            (vec!["rm", "file\u{fe0f}"], "rm $'file\\xef\\xb8\\x8f'"),
+            (vec!["rm", "a\u{a0}b", "\u{2800}"], "rm $'a\\xc2\\xa0b' $'\\xe2\\xa0\\x80'"),
             (vec!["python", "-c", "a\nb"], "python -c 'a\nb'"),
         ] {
             assert_eq!(shell_quote(words), expected);

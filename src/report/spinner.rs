@@ -1,26 +1,41 @@
 //! A sign of life on a terminal while nothing else is printed.
 //!
 //! It draws on stderr by itself, so whoever prints has to take it away first: [`Spinner::clear`] returns when its line
-//! is gone and nothing more will be drawn.
+//! is gone and nothing more will be drawn. A terminal that takes nothing (it was paused) is not waited for.
 
+use std::fmt::Write as _;
+use std::io;
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle, TermLike};
 
 use super::escape::escape_line;
+use super::outlet::Outlet;
 
 const TICK: Duration = Duration::from_millis(120);
+/// Drawings a second, at most.
+const DRAWS_PER_SECOND: u8 = 20;
+/// How long a drawing waits for what is printed before it.
+const PATIENCE: Duration = Duration::from_millis(100);
+/// Of a terminal that does not tell.
+const COLUMNS: u16 = 80;
 
 /// Shows one message, or nothing.
 pub(super) struct Spinner {
     /// Where it draws; `None`: nowhere, ever.
-    target: Option<fn() -> ProgressDrawTarget>,
+    target: Option<Box<dyn Fn() -> ProgressDrawTarget + Send>>,
     bar: Option<ProgressBar>,
 }
 
 impl Spinner {
-    pub(super) fn on_stderr() -> Self {
-        Self { target: Some(ProgressDrawTarget::stderr), bar: None }
+    /// Draws on the terminal that `outlet` writes to, which is stderr.
+    pub(super) fn on(outlet: Outlet) -> Self {
+        let target = move || {
+            let screen = Screen { outlet: outlet.clone(), drawn: Mutex::default() };
+            ProgressDrawTarget::term_like_with_hz(Box::new(screen), DRAWS_PER_SECOND)
+        };
+        Self { target: Some(Box::new(target)), bar: None }
     }
 
     pub(super) fn none() -> Self {
@@ -29,7 +44,7 @@ impl Spinner {
 
     /// Shows `message` from now on, in place of the one before.
     pub(super) fn show(&mut self, message: &str) {
-        let Some(target) = self.target else { return };
+        let Some(target) = &self.target else { return };
         let message = escape_line(&crate::mask::apply(message)).into_owned();
         if let Some(bar) = &self.bar {
             bar.set_message(message);
@@ -58,13 +73,75 @@ impl Drop for Spinner {
     }
 }
 
+/// A terminal that is drawn on one whole drawing at a time, or not at all.
+struct Screen {
+    outlet: Outlet,
+    /// What the drawing is made of so far.
+    drawn: Mutex<String>,
+}
+
+impl std::fmt::Debug for Screen {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.write_str("Screen")
+    }
+}
+
+impl Screen {
+    fn draw(&self, codes: std::fmt::Arguments<'_>) -> io::Result<()> {
+        let mut drawn = self.drawn.lock().unwrap_or_else(PoisonError::into_inner);
+        drawn.write_fmt(codes).map_err(io::Error::other)
+    }
+
+    fn moved(&self, count: usize, code: char) -> io::Result<()> {
+        if count == 0 { Ok(()) } else { self.draw(format_args!("\u{1b}[{count}{code}")) }
+    }
+}
+
+impl TermLike for Screen {
+    fn width(&self) -> u16 {
+        rustix::termios::tcgetwinsize(io::stderr()).map_or(COLUMNS, |size| size.ws_col)
+    }
+
+    fn move_cursor_up(&self, count: usize) -> io::Result<()> {
+        self.moved(count, 'A')
+    }
+
+    fn move_cursor_down(&self, count: usize) -> io::Result<()> {
+        self.moved(count, 'B')
+    }
+
+    fn move_cursor_right(&self, count: usize) -> io::Result<()> {
+        self.moved(count, 'C')
+    }
+
+    fn move_cursor_left(&self, count: usize) -> io::Result<()> {
+        self.moved(count, 'D')
+    }
+
+    fn write_line(&self, text: &str) -> io::Result<()> {
+        self.draw(format_args!("{text}\n"))
+    }
+
+    fn write_str(&self, text: &str) -> io::Result<()> {
+        self.draw(format_args!("{text}"))
+    }
+
+    fn clear_line(&self) -> io::Result<()> {
+        self.draw(format_args!("\r\x1b[2K"))
+    }
+
+    fn flush(&self) -> io::Result<()> {
+        let mut drawn = self.drawn.lock().unwrap_or_else(PoisonError::into_inner);
+        if !drawn.is_empty() {
+            // A drawing that finds no room is left out; the next one draws over what is there.
+            self.outlet.offer(std::mem::take(&mut *drawn).as_bytes(), PATIENCE);
+        }
+        Ok(())
+    }
+}
+
 #[cfg(test)]
 mod tests {
-    use std::io;
-    use std::sync::Mutex;
-
-    use indicatif::TermLike;
-
     use super::*;
 
     static DRAWN: Mutex<String> = Mutex::new(String::new());
@@ -107,8 +184,10 @@ mod tests {
 
     #[test]
     fn its_line_is_gone_when_clear_returns() {
-        let mut spinner =
-            Spinner { target: Some(|| ProgressDrawTarget::term_like_with_hz(Box::new(Recorder), 60)), bar: None };
+        let mut spinner = Spinner {
+            target: Some(Box::new(|| ProgressDrawTarget::term_like_with_hz(Box::new(Recorder), 60))),
+            bar: None,
+        };
         spinner.show("waiting\u{1b}[2J");
         if let Some(bar) = &spinner.bar {
             bar.tick();

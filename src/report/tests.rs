@@ -100,6 +100,8 @@ fn result(status: Status) -> TurnResult {
         digest: None,
         tool_calls: Some(1),
         usage: Some(Usage { input_tokens: 10, output_tokens: 5, cached_input_tokens: 0 }),
+        round_usage: None,
+        session_usage: None,
         error: None,
     }
 }
@@ -125,7 +127,7 @@ fn completed_turn(reporter: &Reporter) {
 const RESULT_LINE: &str = "{\"type\":\"result\",\"at\":\"T\",\"status\":\"completed\",\"exit_code\":0,\"session\":\"main\",\
                            \"turn\":3,\"rounds\":2,\"text\":\"Done.\",\"finish_reason\":\"stop\",\"pending\":[],\
                            \"digest\":null,\"tool_calls\":1,\"usage\":{\"input_tokens\":10,\"output_tokens\":5,\
-                           \"cached_input_tokens\":0},\"error\":null}\n";
+                           \"cached_input_tokens\":0},\"round_usage\":null,\"session_usage\":null,\"error\":null}\n";
 
 const PROGRESS: &str = "turn 3: openai/x\nread src/x (12 ms)\nattempt 2 in 1.5 s: 503\n";
 
@@ -238,7 +240,7 @@ To go on, type one of:
     let object = format!(
         "{{\"type\":\"result\",\"at\":\"T\",\"status\":\"awaiting_approval\",\"exit_code\":10,\"session\":\"main\",\
          \"turn\":3,\"rounds\":2,\"text\":\"\",\"finish_reason\":\"tool_calls\",\"pending\":{pending},\"tool_calls\":1,\
-         \"usage\":{{\"input_tokens\":10,\"output_tokens\":5,\"cached_input_tokens\":0}},\"error\":null}}\n"
+         \"usage\":{{\"input_tokens\":10,\"output_tokens\":5,\"cached_input_tokens\":0}},\"round_usage\":null,\"session_usage\":null,\"error\":null}}\n"
     );
     let event = format!(
         "{{\"type\":\"awaiting\",\"at\":\"T\",\"session\":\"main\",\"turn\":3,\"pending\":{pending}}}\n{object}"

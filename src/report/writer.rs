@@ -124,6 +124,7 @@ impl Writer {
             | Event::ToolResult { .. }
             | Event::Awaiting { .. }
             | Event::Retrying { .. }
+            | Event::Compacted(_)
             | Event::Warning { .. } => {
                 self.flush_text();
                 self.flush_reasoning();
@@ -169,8 +170,7 @@ impl Writer {
     }
 
     pub(super) fn live(&mut self, bytes: &[u8]) {
-        // Nobody sees it, and there may be much of it.
-        if self.is_quiet() || self.stderr.failed.is_some() {
+        if self.stderr.failed.is_some() {
             return;
         }
         if let Some(heading) = self.progress.heading_of_live_output() {
@@ -178,6 +178,13 @@ impl Writer {
         }
         let certain = self.live.push(bytes);
         self.flowing(Flow::Live, &certain);
+    }
+
+    /// Output that was left out, since stderr was not read.
+    pub(super) fn gap(&mut self, bytes: u64) {
+        self.flush_live();
+        let line = format!("({bytes} bytes of output are not shown: stderr was read too slowly)");
+        self.write_stderr(&[Line::new(Tone::Dim, &line)]);
     }
 
     pub(super) fn finish(&mut self, result: &TurnResult) {
@@ -291,6 +298,12 @@ impl Writer {
             let mut masked = mask.push(bytes);
             masked.extend(mask.finish());
             self.write_stdout_bytes(&masked);
+        }
+    }
+
+    pub(super) fn remark(&mut self, text: &str) {
+        if !self.is_quiet() {
+            self.write_stderr(&[Line::new(Tone::Dim, text)]);
         }
     }
 

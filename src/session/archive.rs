@@ -42,8 +42,8 @@ impl Default for Bounds {
     }
 }
 
-/// Packs a session whose lock is held.
-pub fn pack(folder: &SessionFolder, stream: &mut dyn Write) -> io::Result<()> {
+/// Packs a session whose lock is held. Returns what is no file and was left out.
+pub fn pack(folder: &SessionFolder, stream: &mut dyn Write) -> io::Result<Vec<PathBuf>> {
     // A fixed byte for the system, too: the default is another on each.
     let encoder = GzBuilder::new().mtime(0).operating_system(255).write(stream, Compression::default());
     let mut builder = Builder::new(encoder);
@@ -52,16 +52,20 @@ pub fn pack(folder: &SessionFolder, stream: &mut dyn Write) -> io::Result<()> {
             append(&mut builder, folder, Path::new(name), u64::try_from(metadata.st_size).unwrap_or_default())?;
         }
     }
+    let mut left_out = Vec::new();
     let mut folders = COPIED_FOLDERS;
     folders.sort_unstable();
     for name in folders {
         if folder.root.metadata(Path::new(name)).is_ok() {
-            for (path, size) in files_below(&folder.root, Path::new(name))? {
+            let below = files_below(&folder.root, Path::new(name))?;
+            for (path, size) in below.files {
                 append(&mut builder, folder, &path, size)?;
             }
+            left_out.extend(below.others);
         }
     }
-    builder.into_inner()?.finish()?.flush()
+    builder.into_inner()?.finish()?.flush()?;
+    Ok(left_out)
 }
 
 fn append(builder: &mut Builder<impl Write>, folder: &SessionFolder, path: &Path, size: u64) -> io::Result<()> {

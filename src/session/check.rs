@@ -57,18 +57,20 @@ fn check_log(folder: &SessionFolder, findings: &mut Findings) -> anyhow::Result<
         findings.violations.push(Violation { file: shown.clone(), line, what });
     };
     let mut lines = Lines::new(BufReader::new(file));
-    let mut history = History::default();
+    let mut history = History::checking();
     let mut call_lines: HashMap<String, u64> = HashMap::new();
     let mut unterminated = None;
     let mut number = 0;
     while let Some(line) = lines.read_next().with_context(|| format!("{shown} cannot be read"))? {
         number = line.number;
+        let bytes = line.bytes.len() as u64;
+        let before = history.offset();
         match line.content {
             Content::Record(record) => {
                 if !line.is_terminated {
                     unterminated = Some(number);
                 }
-                if let Err(violation) = history.apply(&record) {
+                if let Err(violation) = history.apply_line(&record, bytes) {
                     report(Some(number), violation);
                 } else if let Record::Assistant(assistant) = *record {
                     call_lines.extend(assistant.tool_calls.into_iter().map(|call| (call.id, number)));
@@ -83,6 +85,8 @@ fn check_log(folder: &SessionFolder, findings: &mut Findings) -> anyhow::Result<
             Content::Blank => report(Some(number), "it is not a record: the line is blank".to_owned()),
             Content::Unreadable(why) => report(Some(number), why),
         }
+        // What was no record has its place in the file all the same.
+        history.skip((before + bytes).saturating_sub(history.offset()));
         if history.session().is_none() {
             // Without knowing what the log is, nothing behind says anything.
             break;

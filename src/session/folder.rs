@@ -30,7 +30,7 @@ const GITIGNORE: &str = ".attini/.gitignore";
 const GITIGNORE_BYTES_MAX: u64 = 1024 * 1024;
 
 /// What lies in a session folder by a name of its own.
-const FILES: [&str; 4] = ["conversation.jsonl", "pending.json", "permissions.jsonl", "lock"];
+const FILES: [&str; 5] = ["conversation.jsonl", "pending.json", "permissions.jsonl", "undo.json", "lock"];
 const FOLDERS: [&str; 4] = ["outputs", "before", "tasks", "scratchpad"];
 
 /// A session folder, opened without following links.

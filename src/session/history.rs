@@ -4,13 +4,17 @@
 //! on disk. It refuses what loading cannot mend (a second result, a result without a call, a repeated id, a turn that
 //! goes back); calls without a result are no fault here, they are what "pending" and "to be repaired" mean.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+mod covered;
 
-use crate::call::unwrapped::tool_name;
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+
+pub use self::covered::Border;
+use self::covered::Mark;
 use crate::provider::Finish;
 use crate::session::record::{
-    AssistantRecord, CallWaitingRecord, DecisionRecord, FORMAT, NoticeRecord, OperationId, OperationResultRecord,
-    Record, SessionRecord, ToolCall, ToolResultRecord, ToolStartRecord, TurnEndRecord, TurnStatus, Usage, UserRecord,
+    AssistantRecord, CallWaitingRecord, Covered, DecisionRecord, FORMAT, NoticeRecord, OperationId,
+    OperationResultRecord, Record, ResultStatus, SessionRecord, SummaryRecord, ToolCall, ToolResultRecord,
+    ToolStartRecord, TurnEndRecord, TurnStatus, Usage, UserRecord,
 };
 use crate::tool::Waits;
 
@@ -32,10 +36,43 @@ pub struct History {
     replied_since_end: bool,
     /// What the latest turn had used when it last reached a limit; limits count from there.
     limit_reached: Option<TurnEndRecord>,
-    /// SHA-256 of each file as a patch last left it, by its resolved path.
+    /// SHA-256 of each file as a patch last left it here, by its resolved path.
     written: BTreeMap<String, String>,
     /// The deferred tools whose schemas the model was given.
     fetched: BTreeSet<String>,
+    /// The background tasks whose end the model was told.
+    delivered_tasks: BTreeSet<String>,
+    /// What precedes the entries that count: a summary stands for it.
+    base: Covered,
+    /// The last summary.
+    summary: Option<SummaryRecord>,
+    /// How many of the entries the summary covers; none unless they are kept.
+    covered_entries: usize,
+    /// How many entries there were when the last summary came.
+    entries_at_summary: usize,
+    /// What requests for summaries have used, in the session and in its latest turn.
+    summaries: Usage,
+    turn_summaries: Usage,
+    /// One for each entry.
+    marks: Vec<Mark>,
+    /// Where the next record begins in the log.
+    offset: u64,
+    /// Where the summary stands that loading began at.
+    begun_at: u64,
+    keeps: Keeps,
+    /// With [`Keeps::Ids`]: those of all calls that summaries cover.
+    covered_ids: HashSet<String>,
+}
+
+/// What stays in memory of what a summary covers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+enum Keeps {
+    #[default]
+    Nothing,
+    /// To find an id that is used again.
+    Ids,
+    /// To show it, or to put back what it changed.
+    All,
 }
 
 #[derive(Debug, Clone)]
@@ -68,6 +105,8 @@ pub struct OperationProgress {
     pub result: Option<OperationResultRecord>,
     /// It asked back when it was started last; decision and start are those that came since.
     pub waiting: Option<Waiting>,
+    /// It was started before the session came here: what it wrote is not here, if anywhere.
+    pub is_foreign: bool,
 }
 
 /// What an operation asked back.
@@ -134,6 +173,33 @@ pub enum Standing {
 }
 
 impl History {
+    /// A conversation in which what summaries cover is remembered by its calls' ids alone.
+    pub fn checking() -> Self {
+        Self { keeps: Keeps::Ids, ..Self::default() }
+    }
+
+    /// A conversation in which everything is kept, whether a summary covers it or not.
+    pub fn whole() -> Self {
+        Self { keeps: Keeps::All, ..Self::default() }
+    }
+
+    /// Takes in the next record of a log, which is that many bytes long.
+    pub fn apply_line(&mut self, record: &Record, bytes: u64) -> Result<(), String> {
+        let applied = self.apply(record);
+        self.offset = self.offset.saturating_add(bytes);
+        applied
+    }
+
+    /// Where the next record begins.
+    pub fn offset(&self) -> u64 {
+        self.offset
+    }
+
+    /// Passes over that many bytes of a log.
+    pub fn skip(&mut self, bytes: u64) {
+        self.offset = self.offset.saturating_add(bytes);
+    }
+
     /// Takes in the next record. The error is a sentence that says which invariant it breaks.
     pub fn apply(&mut self, record: &Record) -> Result<(), String> {
         if self.session.is_none() && !matches!(record, Record::Session(_)) {
@@ -176,6 +242,11 @@ impl History {
             Record::ToolResult(result) => self.apply_result(result),
             Record::TurnEnd(end) => self.apply_turn_end(end),
             Record::Notice(notice) => self.apply_notice(notice),
+            Record::Summary(summary) => self.apply_summary(summary),
+            Record::Imported(_) => {
+                self.disown();
+                Ok(())
+            }
             Record::Unknown => Ok(()),
         }
     }
@@ -200,14 +271,16 @@ impl History {
             return Err(format!("the turn goes back: {} follows {last}", user.turn));
         }
         ensure_countable(user.turn)?;
+        self.mark();
         self.turn_end = None;
         self.limit_reached = None;
+        self.turn_summaries = Usage::default();
         self.entries.push(Entry::User(user.clone()));
         Ok(())
     }
 
     fn apply_assistant(&mut self, assistant: &AssistantRecord) -> Result<(), String> {
-        if self.entries.is_empty() {
+        if self.turn() == 0 {
             return Err("an `assistant` record before any `user` record".to_owned());
         }
         let last = self.last_turn_and_round();
@@ -226,13 +299,14 @@ impl History {
         let mut calls = HashMap::new();
         for (index, call) in assistant.tool_calls.iter().enumerate() {
             let before = calls.insert(call.id.clone(), (round, index));
-            if before.is_some() || self.calls.contains_key(&call.id) {
+            if before.is_some() || self.has_call(&call.id) {
                 return Err(format!("the call id {} is used a second time", call.id));
             }
         }
         // Only a record that is taken in as a whole leaves a trace: who lists every fault goes on behind a refused one.
         self.calls.extend(calls);
         let calls = vec![CallProgress::default(); assistant.tool_calls.len()];
+        self.mark();
         self.entries.push(Entry::Round(Round { assistant: assistant.clone(), calls }));
         self.replied_since_end = true;
         Ok(())
@@ -243,7 +317,9 @@ impl History {
         match self.last_entry() {
             Some(Entry::Round(round)) => (round.assistant.turn, round.assistant.round),
             Some(Entry::User(user)) => (user.turn, 0),
-            Some(Entry::Notice(_)) | None => (0, 0),
+            Some(Entry::Notice(_)) | None => {
+                self.summary.as_ref().map_or((0, 0), |summary| (summary.through_turn, summary.through_round))
+            }
         }
     }
 
@@ -292,6 +368,8 @@ impl History {
         if let Some((call, _)) = self.open_calls().next() {
             return Err(format!("a `notice` while {} is not answered", call.id));
         }
+        self.mark();
+        self.delivered_tasks.extend(notice.task_id.clone());
         self.entries.push(Entry::Notice(notice.clone()));
         Ok(())
     }
@@ -299,6 +377,7 @@ impl History {
     fn progress_mut(&mut self, call_id: &str, record: &str) -> Result<&mut CallProgress, String> {
         let missing = || format!("a `{record}` for {call_id}, and no call before it has that id");
         let &(round, index) = self.calls.get(call_id).ok_or_else(missing)?;
+        self.marks[round].settled = self.offset;
         match &mut self.entries[round] {
             Entry::Round(round) => Ok(&mut round.calls[index]),
             Entry::User(_) | Entry::Notice(_) => Err(missing()),
@@ -313,38 +392,70 @@ impl History {
         Ok(progress.operations.entry(id.operation).or_default())
     }
 
+    /// Everything so far was done elsewhere, or is made up: no file here is attini's for it.
+    fn disown(&mut self) {
+        self.written.clear();
+        self.base.written.clear();
+        for entry in &mut self.entries {
+            let Entry::Round(round) = entry else { continue };
+            for operation in round.calls.iter_mut().flat_map(|call| call.operations.values_mut()) {
+                operation.is_foreign |= operation.start.is_some();
+            }
+        }
+    }
+
     /// Remembers what a patch that ended well left behind.
-    fn note_written(&mut self, id: &OperationId, status: crate::session::record::ResultStatus) {
-        if status != crate::session::record::ResultStatus::Ok {
-            return;
+    fn note_written(&mut self, id: &OperationId, status: ResultStatus) {
+        let mut written = std::mem::take(&mut self.written);
+        if let Some((_, progress)) = self.call(&id.call_id) {
+            covered::add_written(&mut written, progress, id.operation, status);
         }
-        let start = self
-            .call(&id.call_id)
-            .and_then(|(_, progress)| progress.operations.get(&id.operation))
-            .and_then(|operation| operation.start.clone());
-        for file in start.map(|start| start.files).unwrap_or_default() {
-            match file.sha256_after {
-                Some(after) => self.written.insert(file.path, after),
-                None => self.written.remove(&file.path),
-            };
-        }
+        self.written = written;
     }
 
     /// Remembers which schemas a result gave the model: those it names, or that of the call's own tool.
     fn note_fetched(&mut self, call_id: &str, code: Option<&str>, fetched: &[String]) {
-        self.fetched.extend(fetched.iter().cloned());
-        if code == Some(SCHEMA_RETURNED) {
-            let name = self.call(call_id).map(|(call, _)| tool_name(call).into_owned());
-            self.fetched.extend(name);
+        let mut all = std::mem::take(&mut self.fetched);
+        if let Some((call, _)) = self.call(call_id) {
+            covered::add_fetched(&mut all, call, code, fetched);
         }
+        self.fetched = all;
     }
 
     pub fn session(&self) -> Option<&SessionRecord> {
         self.session.as_ref()
     }
 
+    /// What no summary covers.
     pub fn entries(&self) -> &[Entry] {
+        &self.entries[self.covered_entries..]
+    }
+
+    /// All that is in memory: with [`History::whole`] also what summaries cover.
+    pub fn all_entries(&self) -> &[Entry] {
         &self.entries
+    }
+
+    /// The last summary: it stands for all that is before the entries.
+    pub fn summary(&self) -> Option<&SummaryRecord> {
+        self.summary.as_ref()
+    }
+
+    /// The turn whose beginning the summary covers, and which goes on behind it: its prompt is sent whole.
+    pub fn covered_open_user(&self) -> Option<&UserRecord> {
+        self.base.user.as_ref().filter(|_| self.base.turn_open)
+    }
+
+    /// Whether the last round came before the last summary: what a prompt was then says nothing of the next one.
+    pub fn is_before_summary(&self, round: &Round) -> bool {
+        let since = &self.entries[self.entries_at_summary.min(self.entries.len())..];
+        let is_it = |entry: &Entry| match entry {
+            Entry::Round(other) => {
+                (other.assistant.turn, other.assistant.round) == (round.assistant.turn, round.assistant.round)
+            }
+            Entry::User(_) | Entry::Notice(_) => false,
+        };
+        !since.iter().any(is_it)
     }
 
     /// The latest turn's number; 0 where there is none.
@@ -352,12 +463,18 @@ impl History {
         self.user().map_or(0, |user| user.turn)
     }
 
+    /// The number of the round that comes next in the latest turn.
+    pub fn next_round(&self) -> u64 {
+        self.last_turn_and_round().1.saturating_add(1)
+    }
+
     /// The prompt of the latest turn.
     pub fn user(&self) -> Option<&UserRecord> {
-        self.entries.iter().rev().find_map(|entry| match entry {
+        let user = self.entries.iter().rev().find_map(|entry| match entry {
             Entry::User(user) => Some(user),
             Entry::Round(_) | Entry::Notice(_) => None,
-        })
+        });
+        user.or(self.base.user.as_ref())
     }
 
     pub fn rounds(&self) -> impl DoubleEndedIterator<Item = &Round> {
@@ -410,21 +527,46 @@ impl History {
     }
 
     pub fn has_call(&self, call_id: &str) -> bool {
-        self.calls.contains_key(call_id)
+        self.calls.contains_key(call_id) || self.covered_ids.contains(call_id)
     }
 
+    /// How many calls there are, those included that a summary covers.
     pub fn call_count(&self) -> usize {
-        self.calls.len()
+        let before = usize::try_from(self.base.totals.calls).unwrap_or(usize::MAX);
+        before.saturating_add(self.uncovered_rounds().map(|round| round.calls.len()).sum())
     }
 
-    /// How many turns there are.
+    /// How many turns there are, those included that a summary covers.
     pub fn user_count(&self) -> u64 {
-        self.entries.iter().filter(|entry| matches!(entry, Entry::User(_))).count() as u64
+        let uncovered = self.entries().iter().filter(|entry| matches!(entry, Entry::User(_))).count() as u64;
+        self.base.totals.turns.saturating_add(uncovered)
     }
 
-    /// How many assistant replies there are.
+    /// How many assistant replies there are, those included that a summary covers.
     pub fn reply_count(&self) -> u64 {
-        self.rounds().count() as u64
+        self.base.totals.replies.saturating_add(self.uncovered_rounds().count() as u64)
+    }
+
+    /// What the session has used: all its replies and summaries.
+    pub fn session_usage(&self) -> Usage {
+        let mut usage = self.base.totals.usage;
+        usage += self.summaries;
+        for round in self.uncovered_rounds() {
+            usage += round.assistant.usage;
+        }
+        usage
+    }
+
+    /// Whether the model was told of the end of that background task.
+    pub fn is_delivered(&self, task_id: &str) -> bool {
+        self.delivered_tasks.contains(task_id)
+    }
+
+    fn uncovered_rounds(&self) -> impl DoubleEndedIterator<Item = &Round> {
+        self.entries().iter().filter_map(|entry| match entry {
+            Entry::Round(round) => Some(round),
+            Entry::User(_) | Entry::Notice(_) => None,
+        })
     }
 
     /// Every call without a result, in the order written.
@@ -447,13 +589,18 @@ impl History {
 
     fn turn_rounds(&self) -> impl Iterator<Item = &Round> {
         let turn = self.turn();
-        self.rounds().rev().take_while(move |round| round.assistant.turn == turn)
+        self.uncovered_rounds().rev().take_while(move |round| round.assistant.turn == turn)
     }
 
     /// What the latest turn has used, by its records; time is that of the invocations that told of their end.
     pub fn spent(&self) -> Spent {
         let mut spent =
             Spent { elapsed_ms: self.turn_end.as_ref().map_or(0, |end| end.elapsed_ms), ..Spent::default() };
+        if self.base.user.as_ref().is_some_and(|user| user.turn == self.turn()) {
+            let before = &self.base.turn;
+            (spent.rounds, spent.tool_calls, spent.usage) = (before.rounds, before.tool_calls, before.usage);
+        }
+        spent.usage += self.turn_summaries;
         for round in self.turn_rounds() {
             spent.rounds += 1;
             spent.tool_calls += round.calls.iter().map(CallProgress::operation_count).sum::<u64>();

@@ -3,12 +3,14 @@
 //! A record is on disk once a [`Log::barrier`] behind it has returned. After a write that failed nothing more is
 //! written, so that the log ends with the last whole record, or with a fragment that the next load cuts off.
 
+mod begin;
 pub mod draft;
 pub mod lines;
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read, Seek, SeekFrom, Write};
-use std::path::Path;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use rustix::fs::OFlags;
@@ -33,6 +35,8 @@ const DEPTH_MAX: usize = 127;
 #[derive(Debug)]
 pub struct Log {
     file: File,
+    /// Where the file has to be found.
+    path: PathBuf,
     history: History,
     /// Length up to the end of the last whole record.
     length: u64,
@@ -59,8 +63,9 @@ impl Log {
         let mut history = History::default();
         let mut bytes = Vec::new();
         for record in records {
-            bytes.extend(line(record)?);
-            history.apply(record).map_err(Failure::corrupt)?;
+            let line = line(record)?;
+            history.apply_line(record, line.len() as u64).map_err(Failure::corrupt)?;
+            bytes.extend(line);
         }
         folder
             .root
@@ -68,13 +73,13 @@ impl Log {
             .map_err(|error| unwritable(folder, "cannot be made", &error))?;
         let file = open_append(folder).map_err(|error| unwritable(folder, "cannot be opened", &error))?;
         let length = bytes.len() as u64;
-        Ok(Self { file, history, length, synced: length, broken: None })
+        Ok(Self { file, path: path(folder), history, length, synced: length, broken: None })
     }
 
     /// Opens the log, mends its tail, and returns it with what there is to report about that. `None`: there is no log,
     /// so the folder is no session.
     pub fn open(folder: &SessionFolder) -> anyhow::Result<Option<(Self, Vec<String>)>> {
-        let Some(loaded) = load(folder)? else { return Ok(None) };
+        let Some(mut loaded) = load(folder, false)? else { return Ok(None) };
         let mut file = open_append(folder).map_err(|error| unwritable(folder, "cannot be opened", &error))?;
         let mut warnings = Vec::new();
         let mut length = loaded.length;
@@ -85,6 +90,7 @@ impl Log {
                     .and_then(|()| file.sync_data())
                     .map_err(|error| unwritable(folder, "cannot be written", &error))?;
                 length += 1;
+                loaded.history.skip(1);
             }
             Tail::Fragment { offset } => {
                 let kept = keep_fragment(folder, &mut file, offset)
@@ -95,12 +101,18 @@ impl Log {
                 ));
             }
         }
-        Ok(Some((Self { file, history: loaded.history, length, synced: length, broken: None }, warnings)))
+        let log = Self { file, path: path(folder), history: loaded.history, length, synced: length, broken: None };
+        Ok(Some((log, warnings)))
     }
 
     /// Reads the log without touching it: whole records count, a torn tail is passed over.
     pub fn read(folder: &SessionFolder) -> anyhow::Result<Option<History>> {
-        Ok(load(folder)?.map(|loaded| loaded.history))
+        Ok(load(folder, false)?.map(|loaded| loaded.history))
+    }
+
+    /// As [`Log::read`], from the very beginning: what summaries cover is read and kept as well.
+    pub fn read_whole(folder: &SessionFolder) -> anyhow::Result<Option<History>> {
+        Ok(load(folder, true)?.map(|loaded| loaded.history))
     }
 
     /// Whether there is a log, whatever it holds: whether the folder is a session.
@@ -122,7 +134,7 @@ impl Log {
         let bytes = line(record)?;
         // Refused for what the log held before, a count at its end say; what is refused leaves no trace.
         self.history
-            .apply(record)
+            .apply_line(record, bytes.len() as u64)
             .map_err(|violation| Failure::corrupt(format!("a record would break the conversation: {violation}")))?;
         if let Err(error) = self.file.write_all(&bytes) {
             // A fragment would be cut off at the next load anyway; with no space left the cut still succeeds.
@@ -133,9 +145,10 @@ impl Log {
         Ok(())
     }
 
-    /// Returns once every record so far is on disk.
+    /// Returns once every record so far is on disk, in the file that the next load finds.
     pub fn barrier(&mut self) -> anyhow::Result<()> {
         self.ensure_whole()?;
+        self.ensure_in_place()?;
         if self.synced < self.length {
             if let Err(error) = self.file.sync_data() {
                 return Err(self.fail(&error));
@@ -150,6 +163,23 @@ impl Log {
             Some(message) => Err(Failure::persistence(message.clone()).into()),
             None => Ok(()),
         }
+    }
+
+    /// Refuses a log that a command has removed, moved, replaced or cut: what is appended to it would be lost.
+    fn ensure_in_place(&mut self) -> anyhow::Result<()> {
+        let found = std::fs::symlink_metadata(&self.path);
+        let what = match (self.file.metadata(), found) {
+            (Ok(own), Ok(found)) if (own.dev(), own.ino()) != (found.dev(), found.ino()) => "was replaced",
+            (Ok(own), Ok(_)) if own.len() != self.length => "was changed by another program",
+            (Ok(_), Ok(_)) => return Ok(()),
+            (_, Err(error)) if error.kind() == std::io::ErrorKind::NotFound => "was removed or moved away",
+            (Err(error), _) | (_, Err(error)) => return Err(self.fail(&error)),
+        };
+        let message = format!("{} {what} while the turn ran", self.path.display());
+        self.broken = Some(message.clone());
+        Err(Failure::persistence(message)
+            .hint("nothing more was run; what a command of this turn did may have done that")
+            .into())
     }
 
     fn fail(&mut self, error: &std::io::Error) -> anyhow::Error {
@@ -172,13 +202,14 @@ impl Log {
         if self.file.sync_data().is_ok() {
             self.synced = self.length;
         }
-        let mut reader = BufReader::new(&self.file);
-        let folded = reader.seek(SeekFrom::Start(0)).map_err(anyhow::Error::from);
-        let folded = folded.and_then(|_| fold(reader.take(self.synced), FILE_NAME));
-        if let Ok(loaded) = folded {
+        if let Ok(loaded) = begin::load(&self.file, self.synced, FILE_NAME) {
             self.history = loaded.history;
         }
     }
+}
+
+fn path(folder: &SessionFolder) -> PathBuf {
+    folder.root.path().join(FILE_NAME)
 }
 
 fn line(record: &Record) -> anyhow::Result<Vec<u8>> {
@@ -227,7 +258,7 @@ struct Loaded {
     file_length: u64,
 }
 
-fn load(folder: &SessionFolder) -> anyhow::Result<Option<Loaded>> {
+fn load(folder: &SessionFolder, whole: bool) -> anyhow::Result<Option<Loaded>> {
     let shown = folder.display(FILE_NAME);
     let file = match folder.root.open_file(Path::new(FILE_NAME)) {
         Ok(file) => file,
@@ -236,12 +267,24 @@ fn load(folder: &SessionFolder) -> anyhow::Result<Option<Loaded>> {
             return Err(folder.unopened(FILE_NAME, &error, |what| Failure::new(Status::Error, what)).into());
         }
     };
-    fold(BufReader::new(file), &shown).map(Some)
+    if whole {
+        return fold(BufReader::new(file), &shown, History::whole(), 0, &|| 0).map(Some);
+    }
+    let length = file.metadata().with_context(|| format!("{shown} cannot be read"))?.len();
+    begin::load(&file, length, &shown).map(Some)
 }
 
-/// Reads records to the end. `shown` names the file in errors.
-fn fold(mut reader: impl BufRead, shown: &str) -> anyhow::Result<Loaded> {
-    let mut loaded = Loaded { history: History::default(), tail: Tail::Whole, length: 0, file_length: 0 };
+/// Reads records to the end, from `offset` on, where `history` stands. `shown` names the file in errors, and
+/// `lines_before` counts the lines before the offset.
+fn fold(
+    mut reader: impl BufRead,
+    shown: &str,
+    history: History,
+    offset: u64,
+    lines_before: &dyn Fn() -> u64,
+) -> anyhow::Result<Loaded> {
+    let damaged = |number: u64, what: &str| damaged(shown, lines_before() + number, what);
+    let mut loaded = Loaded { history, tail: Tail::Whole, length: offset, file_length: offset };
     let mut line = Vec::new();
     for number in 1_u64.. {
         line.clear();
@@ -253,23 +296,25 @@ fn fold(mut reader: impl BufRead, shown: &str) -> anyhow::Result<Loaded> {
         loaded.file_length += read;
         let terminated = line.ends_with(b"\n");
         if !terminated && read == LINE_BYTES_MAX {
-            return Err(damaged(shown, number, &format!("the line is longer than {LINE_BYTES_MAX} bytes")));
+            return Err(damaged(number, &format!("the line is longer than {LINE_BYTES_MAX} bytes")));
         }
         match Record::parse(&line) {
             Ok(record) => {
-                loaded.history.apply(&record).map_err(|violation| damaged(shown, number, &violation))?;
+                loaded.history.apply_line(&record, read).map_err(|violation| damaged(number, &violation))?;
                 loaded.length = loaded.file_length;
                 if !terminated {
                     loaded.tail = Tail::Unterminated;
                 }
             }
             // What a kill leaves is one fragment at the end, behind a log that began whole.
-            Err(_) if !terminated && number > 1 => loaded.tail = Tail::Fragment { offset: loaded.length },
-            Err(error) => return Err(damaged(shown, number, &format!("it is not a record: {error}"))),
+            Err(_) if !terminated && (number > 1 || offset > 0) => {
+                loaded.tail = Tail::Fragment { offset: loaded.length };
+            }
+            Err(error) => return Err(damaged(number, &format!("it is not a record: {error}"))),
         }
     }
     if loaded.file_length == 0 {
-        return Err(damaged(shown, 1, "the file is empty"));
+        return Err(damaged(1, "the file is empty"));
     }
     Ok(loaded)
 }

@@ -184,6 +184,8 @@ impl PendingFile {
                     "name": call.name,
                     "arguments": call.arguments,
                     "needs": call.needs,
+                    "why": call.why,
+                    "summary": call.summary,
                     "preview": call.preview,
                     "grant": call.grant,
                 })

@@ -3,12 +3,15 @@
 //! Shapes only. Unknown fields and unknown record types are ignored when read (the file itself keeps them), so that a
 //! newer attini's log still loads. Times are RFC 3339 UTC with milliseconds.
 
+mod summary;
+
 use std::collections::BTreeMap;
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+pub use self::summary::{Covered, SummaryRecord, Totals, TurnSoFar};
 use crate::permission::Rule;
 
 /// The version of the record format, in the `session` record.
@@ -27,6 +30,8 @@ pub enum Record {
     ToolResult(ToolResultRecord),
     TurnEnd(TurnEndRecord),
     Notice(NoticeRecord),
+    Summary(Box<SummaryRecord>),
+    Imported(ImportedRecord),
     /// A record that a newer attini wrote.
     #[serde(other)]
     Unknown,
@@ -52,6 +57,8 @@ impl Record {
             "tool_result" => Self::ToolResult(serde_json::from_slice(line)?),
             "turn_end" => Self::TurnEnd(serde_json::from_slice(line)?),
             "notice" => Self::Notice(serde_json::from_slice(line)?),
+            "summary" => Self::Summary(serde_json::from_slice(line)?),
+            "imported" => Self::Imported(serde_json::from_slice(line)?),
             _ => Self::Unknown,
         })
     }
@@ -109,6 +116,8 @@ pub struct TurnSettings {
     pub tools: BTreeMap<String, String>,
     /// The end of the system prompt: what it says of deferred tools. Empty where there are none.
     pub deferred: String,
+    /// Past so many tokens older rounds are summarised; 0: three quarters of what the model takes, where that is known.
+    pub compact_at_tokens: u64,
 }
 
 /// How a tool carries several operations in one call.
@@ -233,15 +242,21 @@ impl OperationId {
         self.to_string().replace('#', ".")
     }
 
-    /// Reads `call_7` or `call_7#2`. Any text names something, if only an unknown call.
+    /// Reads `call_7` or `call_7#2`, the number as attini writes it. Any text names something, if only an unknown call.
     pub fn parse(text: &str) -> Self {
         if let Some((call_id, number)) = text.rsplit_once('#')
             && let Ok(operation) = number.parse()
+            && is_written_plainly(number)
         {
             return Self { call_id: call_id.to_owned(), operation: Some(operation) };
         }
         Self::whole(text)
     }
+}
+
+/// Whether a number has no sign and no leading zero, so that an id has one spelling alone.
+fn is_written_plainly(number: &str) -> bool {
+    number.starts_with(|first: char| matches!(first, '1'..='9'))
 }
 
 impl fmt::Display for OperationId {
@@ -446,6 +461,13 @@ pub struct Attachment {
     pub file: String,
 }
 
+/// The session came from elsewhere up to here. What is before was done on other files, and may be made up: nothing that
+/// attini may do to the files here follows from it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ImportedRecord {
+    pub at: String,
+}
+
 /// Something that happened outside of any call, told to the model with the next request. Written once for each, and only
 /// when every call is answered.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -517,6 +539,25 @@ mod tests {
     use super::*;
 
     #[test]
+    fn an_id_has_one_spelling() {
+        for (text, operation) in [
+            ("k7", None),
+            ("k7#2", Some(2)),
+            ("k7#10", Some(10)),
+            ("k7#02", None),
+            ("k7#+1", None),
+            ("k7#0", None),
+            ("k7#-1", None),
+            ("k7#", None),
+            ("k7# 1", None),
+            ("k7#4294967296", None),
+        ] {
+            let id = OperationId::parse(text);
+            assert_eq!((id.operation, id.to_string().as_str()), (operation, text));
+        }
+    }
+
+    #[test]
     fn every_record_reads_back_and_what_is_unknown_is_passed_over() {
         let usage = json!({"input_tokens": 1, "output_tokens": 2, "cached_input_tokens": 0});
         for value in [
@@ -531,6 +572,10 @@ mod tests {
             json!({"type": "tool_result", "call_id": "c", "at": "T", "status": "ok", "content": "x", "fetched": ["a"]}),
             json!({"type": "turn_end", "turn": 1, "at": "T", "status": "completed", "elapsed_ms": 1, "rounds": 1,
                 "tool_calls": 1, "usage": usage}),
+            json!({"type": "summary", "at": "T", "text": "x", "provider": "a", "model": "b", "through_turn": 1,
+                "through_round": 2, "through_offset": 300, "covered": {"totals": {"replies": 2, "usage": usage},
+                "fetched": ["a"], "user": {"turn": 1, "at": "T", "text": "go", "settings": {}}, "turn_open": true}}),
+            json!({"type": "imported", "at": "T"}),
         ] {
             let record: Record = serde_json::from_value(value.clone()).unwrap();
             assert_ne!(record, Record::Unknown);

@@ -114,6 +114,7 @@ impl Tool for Command {
             stdin: arguments.stdin.is_some(),
             background: false,
             cwd_inside: location.place == Place::Workspace,
+            cwd_is_root: location.place == Place::Workspace && location.shown == ".",
         };
         let preview = Preview::Command {
             argv: arguments.argv,

@@ -100,8 +100,10 @@ impl Fake {
     fn ensure_recorded(&self, work: &Work<'_>) {
         let session = work.surroundings.session.unwrap();
         let log = session.root.read(Path::new(crate::session::log::FILE_NAME), u64::MAX - 1).unwrap();
-        let records: Vec<Value> =
-            String::from_utf8(log).unwrap().lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+        // Another operation's record may be on its way at this very moment: its line is not whole yet.
+        let whole = log.iter().rposition(|byte| *byte == b'\n').map_or(0, |end| end + 1);
+        let text = String::from_utf8(log[..whole].to_vec()).unwrap();
+        let records: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
         let (call_id, operation) = match work.label.split_once('.') {
             Some((call_id, number)) => (call_id, number.parse::<u32>().map_or(Value::Null, Value::from)),
             None => (work.label, Value::Null),

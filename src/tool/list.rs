@@ -9,6 +9,7 @@ use serde_json::Value;
 
 use super::target::{self, Wanted};
 use super::{Assessment, Effect, Outcome, Overlay, Refusal, Surroundings, Tool, Work, schema};
+use crate::permission::ReadDenials;
 use crate::workspace::walk::{self, Filter, Glob};
 use crate::workspace::{Kind, Location, World};
 
@@ -93,7 +94,7 @@ impl Tool for List {
     fn assess(&self, arguments: &Value, world: &World, overlay: &Overlay) -> Result<Assessment, Refusal> {
         let arguments: Arguments = target::arguments(arguments)?;
         let location = target::location(&arguments.path, world)?;
-        filter(&arguments, location)?;
+        filter(&arguments, location, &ReadDenials::default())?;
         Ok(target::assess(location, Wanted::Folder, location.shown.clone(), overlay))
     }
 
@@ -102,9 +103,10 @@ impl Tool for List {
     }
 }
 
-fn filter(arguments: &Arguments, location: &Location) -> Result<Filter, Refusal> {
+fn filter(arguments: &Arguments, location: &Location, read_denials: &ReadDenials) -> Result<Filter, Refusal> {
     let glob = arguments.glob.as_deref().map(|glob| Glob::parse(glob, location)).transpose()?;
-    Ok(Filter { hidden: arguments.hidden, glob, depth: Some(arguments.depth.clamp(1, DEPTH_MAX) as usize) })
+    let depth = Some(arguments.depth.clamp(1, DEPTH_MAX) as usize);
+    Ok(Filter { hidden: arguments.hidden, glob, depth, read_denials: read_denials.clone() })
 }
 
 fn list(work: &Work<'_>) -> Result<Outcome, Refusal> {
@@ -118,7 +120,7 @@ fn list(work: &Work<'_>) -> Result<Outcome, Refusal> {
     let (root, path) =
         work.surroundings.workspace.root_for(location, work.surroundings.session).map_err(|error| failed(&error))?;
     let folder = root.folder(&path).map_err(|error| failed(&error))?;
-    let filter = filter(&arguments, location)?;
+    let filter = filter(&arguments, location, work.surroundings.read_denials)?;
     let entries_max = u64::from(arguments.max_entries.clamp(1, ENTRIES_MAX));
 
     let (builder, omissions) = walk::builder(location, &filter);

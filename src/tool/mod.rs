@@ -33,7 +33,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::interrupt::Interrupt;
-use crate::permission::{Access, HostVerdict};
+use crate::mask;
+use crate::permission::{Access, HostVerdict, ReadDenials};
 use crate::session::folder::SessionFolder;
 use crate::session::record::{Attachment, PlannedFile, ResultStatus};
 use crate::workspace::root::Root;
@@ -139,8 +140,26 @@ pub struct Assessment {
     pub files: Vec<PlannedFile>,
     /// What a patch leaves behind, for the overlay.
     pub after: Overlay,
-    /// Why it would fail as things stand: a person is not asked about it, the model is told this instead.
-    pub moot: Option<Refusal>,
+    /// Why it would fail as things stand.
+    pub moot: Option<Moot>,
+}
+
+/// What becomes of a call that would fail as things stand.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Moot {
+    /// No person is asked about it; the model is told this instead.
+    Plain(Refusal),
+    /// That it would fail says what is in files that are not read unasked: where a person is to be asked, that comes
+    /// first all the same, and the model is told afterwards.
+    Veiled(Refusal),
+}
+
+impl Moot {
+    pub fn refusal(&self) -> &Refusal {
+        match self {
+            Self::Plain(refusal) | Self::Veiled(refusal) => refusal,
+        }
+    }
 }
 
 /// What a person is shown before deciding, whole; it is escaped where it is printed.
@@ -185,6 +204,14 @@ pub enum Preview {
 }
 
 impl Preview {
+    /// As it is shown, kept and compared: no key of attini's stands in it.
+    #[must_use]
+    pub fn masked(self) -> Self {
+        // What was made from a value of its own is read back from one.
+        let masked = serde_json::to_value(&self).ok().map(mask::value);
+        masked.and_then(|value| serde_json::from_value(value).ok()).unwrap_or(self)
+    }
+
     /// Whether a person has to answer it, rather than to allow it.
     pub fn is_question(&self) -> bool {
         match self {
@@ -230,6 +257,8 @@ pub struct Surroundings<'a> {
     pub withheld_variables: &'a [String],
     /// What the rules say now of fetching from a host: a redirect may lead to any.
     pub fetch_verdict: &'a (dyn Fn(&str) -> HostVerdict + Sync),
+    /// What the rules keep from being read, whatever comes upon it.
+    pub read_denials: &'a ReadDenials,
     /// The folder that holds `cache/`: `.attini`, or `$ATTINI_STATE_DIR`. `None`: nothing is kept.
     pub state: Option<&'a Root>,
 }

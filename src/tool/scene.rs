@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use super::{Assessment, Limits, Outcome, Overlay, Refusal, Surroundings, Tool, Work};
 use crate::interrupt::Interrupt;
-use crate::permission::HostVerdict;
+use crate::permission::{HostVerdict, ReadDenials};
 use crate::session::folder::SessionFolder;
 use crate::workspace::root::Root;
 use crate::workspace::{Workspace, World};
@@ -19,6 +19,7 @@ pub(crate) struct Scene {
     pub(crate) session: SessionFolder,
     pub(crate) written: BTreeMap<String, String>,
     pub(crate) limits: Limits,
+    pub(crate) read_denials: ReadDenials,
     pub(crate) interrupt: Interrupt,
 }
 
@@ -43,6 +44,7 @@ impl Scene {
                 output_bytes: 1024 * 1024,
                 command_timeout: Duration::from_secs(10),
             },
+            read_denials: ReadDenials::default(),
             interrupt: Interrupt::default(),
         };
         for (path, text) in files {
@@ -86,6 +88,7 @@ impl Scene {
             limits: &self.limits,
             withheld_variables: &[],
             fetch_verdict: &|_| HostVerdict::Asks,
+            read_denials: &self.read_denials,
             state: None,
         }
     }

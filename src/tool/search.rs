@@ -21,6 +21,7 @@ use self::file::{Found, Query};
 use self::pieces::{OVERLAP_BYTES, PIECE_BYTES};
 use super::target::{self, Wanted};
 use super::{Assessment, Effect, Outcome, Overlay, Refusal, Surroundings, Tool, Work, schema};
+use crate::permission::ReadDenials;
 use crate::workspace::root::Root;
 use crate::workspace::walk::{self, Filter, Glob};
 use crate::workspace::{Kind, Location, World};
@@ -117,7 +118,7 @@ impl Tool for Search {
         let arguments: Arguments = target::arguments(arguments)?;
         matcher(&arguments)?;
         let location = target::location(&arguments.path, world)?;
-        filter(&arguments, location)?;
+        filter(&arguments, location, &ReadDenials::default())?;
         let summary = format!("{:?} in {}", arguments.pattern, location.shown);
         Ok(target::assess(location, Wanted::FileOrFolder, summary, overlay))
     }
@@ -150,9 +151,9 @@ fn matcher(arguments: &Arguments) -> Result<RegexMatcher, Refusal> {
         })
 }
 
-fn filter(arguments: &Arguments, location: &Location) -> Result<Filter, Refusal> {
+fn filter(arguments: &Arguments, location: &Location, read_denials: &ReadDenials) -> Result<Filter, Refusal> {
     let glob = arguments.glob.as_deref().map(|glob| Glob::parse(glob, location)).transpose()?;
-    Ok(Filter { hidden: true, glob, depth: None })
+    Ok(Filter { hidden: true, glob, depth: None, read_denials: read_denials.clone() })
 }
 
 fn search(work: &Work<'_>) -> Result<Outcome, Refusal> {
@@ -199,7 +200,7 @@ fn search_folder(
     folder: &Root,
     work: &Work<'_>,
 ) -> Result<Outcome, Refusal> {
-    let (builder, omissions) = walk::builder(location, &filter(arguments, location)?);
+    let (builder, omissions) = walk::builder(location, &filter(arguments, location, work.surroundings.read_denials)?);
     let files = walk_files(location, arguments, builder, work)?;
     let mut notes = Vec::new();
     if files.len() >= FILES_MAX {
@@ -224,7 +225,7 @@ fn walk_files(
     mut builder: ignore::WalkBuilder,
     work: &Work<'_>,
 ) -> Result<Vec<PathBuf>, Refusal> {
-    let filter = filter(arguments, location)?;
+    let filter = filter(arguments, location, work.surroundings.read_denials)?;
     let files = Mutex::new(Vec::new());
     builder.threads(threads()).build_parallel().run(|| {
         Box::new(|entry| {

@@ -6,7 +6,7 @@ use std::io;
 use crate::config::nearest;
 use crate::permission::{Access, ReadAccess};
 use crate::session::record::ResultStatus;
-use crate::tool::{Assessment, Outcome, Overlay, Preview, Refusal, Surroundings, Work};
+use crate::tool::{Assessment, Moot, Outcome, Overlay, Preview, Refusal, Surroundings, Work};
 use crate::workspace::resolve::is_link_error;
 use crate::workspace::{Kind, Location, Place, World};
 
@@ -48,8 +48,8 @@ pub(super) fn assess(location: &Location, wanted: Wanted, summary: String, overl
     let moot = match overlay.get(&location.absolute) {
         _ if !outside && !location.secret => None,
         Some(Some(_)) => None,
-        Some(None) => Some(not_found(location)),
-        None => ensure_kind(location, wanted).err(),
+        Some(None) => Some(Moot::Plain(not_found(location))),
+        None => ensure_kind(location, wanted).err().map(Moot::Plain),
     };
     let why = match (outside, location.secret) {
         (true, true) => "it is outside the workspace and named like a file that holds secrets",
@@ -112,7 +112,10 @@ pub(super) fn open_failure(location: &Location, error: &io::Error, work: &Work<'
         return Refusal::new("io_error", format!("cannot open {}: {error}", location.shown));
     }
     let refusal = not_found(location);
-    let near = work.surroundings.workspace.nearest(location, work.surroundings.session);
+    let surroundings = work.surroundings;
+    let mut near = surroundings.workspace.nearest(location, surroundings.session);
+    let root = surroundings.workspace.root.path();
+    near.retain(|path| !surroundings.read_denials.denies(&root.join(path)));
     if near.is_empty() { refusal } else { refusal.detail(nearest::named("the nearest existing path", &near)) }
 }
 

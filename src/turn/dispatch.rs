@@ -19,7 +19,8 @@ use crate::call::repeated::{self, Prospect};
 use crate::call::settled::Decisions;
 use crate::call::unwrapped::tool_name;
 use crate::clock;
-use crate::permission::{Rule, host_verdict};
+use crate::mask;
+use crate::permission::{ReadDenials, Rule, host_verdict};
 use crate::provider::Finish;
 use crate::report::event::Event;
 use crate::session::history::{OperationProgress, Round};
@@ -181,13 +182,7 @@ impl Turn<'_> {
     }
 
     fn budget(&self, round: &Round) -> Budget {
-        let used: usize =
-            round.calls.iter().filter_map(|call| call.result.as_ref()).map(|result| result.content.len()).sum();
-        let bytes = |value: u64| usize::try_from(value).unwrap_or(usize::MAX);
-        Budget {
-            result_bytes: bytes(self.settings.result_bytes),
-            round_bytes: bytes(self.settings.round_result_bytes).saturating_sub(used),
-        }
+        Budget::of(round, self.settings.result_bytes, self.settings.round_result_bytes)
     }
 
     /// Runs the operations of a group together, or its single one alone, and commits it with the answers around it, in
@@ -337,6 +332,7 @@ impl Turn<'_> {
             limits: &limits,
             withheld_variables: &self.withheld_variables,
             fetch_verdict: &|host| host_verdict(host, fetch_run, rules),
+            read_denials: &ReadDenials::of(rules),
             state: self.state.as_ref(),
         };
         let turn = self.log.history().turn();
@@ -357,7 +353,7 @@ impl Turn<'_> {
         let settle = |ready: &Ready<'_>, executed: &Executed| locked(&journal).settle(ready, executed);
         let beat = |ready: &Ready<'_>, elapsed: Duration, output_bytes| {
             let elapsed_ms = u64::try_from(elapsed.as_millis()).unwrap_or(u64::MAX);
-            reporter.tell(Some(turn), &Event::ToolHeartbeat { call: label(ready), elapsed_ms, output_bytes });
+            reporter.beat(Some(turn), Event::ToolHeartbeat { call: label(ready), elapsed_ms, output_bytes });
         };
         let ground = Ground {
             surroundings: &surroundings,
@@ -396,7 +392,7 @@ impl Turn<'_> {
                     settlements.push(Settlement::of_answer(planned.id, planned.name, answer).into());
                 }
                 Next::Park(parked) => waiting.push(pending_call(*parked)),
-                Next::Carry { call, summary } => waiting.push(carried_call(call, summary)),
+                Next::Carry { call, summary } => waiting.push(carried_call(call, &summary)),
                 Next::Strand | Next::Run(_) | Next::RunUnlessRepeated { .. } => {}
             }
         }
@@ -469,9 +465,9 @@ fn pending_call(parked: Parked<'_>) -> PendingCall {
         arguments: parked.call.arguments,
         needs,
         // A question says itself why it asks.
-        why: Some(parked.why).filter(|_| needs == Needs::Approval),
-        summary: Some(parked.assessment.summary),
-        preview: Some(parked.assessment.preview),
+        why: Some(mask::apply(&parked.why).into_owned()).filter(|_| needs == Needs::Approval),
+        summary: Some(mask::apply(&parked.assessment.summary).into_owned()),
+        preview: Some(parked.assessment.preview.masked()),
         grant: parked.grant,
         decision: before.and_then(|call| call.decision),
         reason: before.and_then(|call| call.reason.clone()),
@@ -481,7 +477,7 @@ fn pending_call(parked: Parked<'_>) -> PendingCall {
     }
 }
 
-fn carried_call(call: CheckedCall<'_>, summary: String) -> PendingCall {
+fn carried_call(call: CheckedCall<'_>, summary: &str) -> PendingCall {
     PendingCall {
         id: call.id.call_id,
         operation: call.id.operation,
@@ -489,7 +485,7 @@ fn carried_call(call: CheckedCall<'_>, summary: String) -> PendingCall {
         arguments: call.arguments,
         needs: Needs::Nothing,
         why: None,
-        summary: Some(summary),
+        summary: Some(mask::apply(summary).into_owned()),
         preview: None,
         grant: None,
         decision: None,

@@ -143,6 +143,8 @@ pub fn result_of(
         digest: pending.map(|file| file.digest.clone()),
         tool_calls: Some(spent.tool_calls),
         usage: Some(spent.usage),
+        round_usage: round.map(|round| round.assistant.usage),
+        session_usage: Some(history.session_usage()),
         error: error.map(error_view),
     }
 }

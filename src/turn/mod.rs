@@ -3,9 +3,11 @@
 //! The turn owns the control flow. Leaves compute; the turn applies, records, and only then tells. All that it needs to
 //! know of the past stands in the log, so that every invocation goes on where the last one stopped, however it stopped.
 
+pub mod compaction;
 pub mod decisions;
 pub mod dispatch;
 pub mod ending;
+pub mod images;
 mod journal;
 pub mod offered;
 pub mod prompt;
@@ -14,6 +16,7 @@ pub mod rounds;
 pub mod settings;
 #[cfg(test)]
 mod tests;
+pub mod transcript;
 pub mod verification;
 
 use std::sync::Arc;
@@ -23,7 +26,7 @@ use crate::call::repeated::Memory;
 use crate::config::Run;
 use crate::interrupt::Interrupt;
 use crate::mcp::Servers;
-use crate::permission::{Rules, host_verdict};
+use crate::permission::{ReadDenials, Rules, host_verdict};
 use crate::provider::Connected;
 use crate::report::Reporter;
 use crate::session::folder::SessionFolder;
@@ -99,6 +102,7 @@ impl Turn<'_> {
             limits: &limits,
             withheld_variables: &self.withheld_variables,
             fetch_verdict: &|host| host_verdict(host, fetch_run, rules),
+            read_denials: &ReadDenials::of(rules),
             state: self.state.as_ref(),
         })
     }

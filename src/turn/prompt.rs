@@ -4,10 +4,11 @@ use std::fmt::Write;
 
 use serde_json::Value;
 
+use super::images::Images;
 use crate::call::validation::Schema;
 use crate::provider::{AssistantMessage, Finish, Message, ResultMessage};
 use crate::session::history::{Entry, History, Round};
-use crate::session::record::{ResultStatus, ToolCall, TrailingReads};
+use crate::session::record::{ResultStatus, ToolCall, ToolResultRecord, TrailingReads};
 
 /// What the system prompt is made of besides attini's own words.
 pub struct SystemParts<'a> {
@@ -74,10 +75,22 @@ pub fn render_tool_batching_note(trailing_reads: TrailingReads) -> String {
 
 /// The conversation as messages: each result right behind its own assistant message, in call order, wherever in the
 /// file it stands.
-pub fn build_messages(history: &History) -> Vec<Message> {
+pub fn build_messages(history: &History, images: Images<'_>) -> Vec<Message> {
+    build_messages_of(history, history.entries().len(), images)
+}
+
+/// The beginning of those: what stands for the first `count` entries, and what a summary before them does.
+pub fn build_messages_of(history: &History, count: usize, mut images: Images<'_>) -> Vec<Message> {
     let mut messages = Vec::new();
     let mut schema = None;
-    for (index, entry) in history.entries().iter().enumerate() {
+    if let Some(summary) = history.summary() {
+        messages.push(Message::User { text: render_summary(&summary.text) });
+        if let Some(user) = history.covered_open_user() {
+            schema = user.settings.output_schema.as_ref();
+            messages.push(Message::User { text: user.text.clone() });
+        }
+    }
+    for (index, entry) in history.entries().iter().enumerate().take(count) {
         match entry {
             Entry::User(user) => {
                 schema = user.settings.output_schema.as_ref();
@@ -93,7 +106,7 @@ pub fn build_messages(history: &History) -> Vec<Message> {
                     tool_calls: round.assistant.tool_calls.clone(),
                     opaque: round.assistant.opaque.clone(),
                 }));
-                let results = results(round);
+                let results = results(round, &mut images);
                 if !results.is_empty() {
                     messages.push(Message::Results(results));
                 }
@@ -110,18 +123,41 @@ pub fn build_messages(history: &History) -> Vec<Message> {
     messages
 }
 
-fn results(round: &Round) -> Vec<ResultMessage> {
+/// What stands in place of older rounds: a text like the user's, never a system message.
+fn render_summary(text: &str) -> String {
+    format!(
+        "[What came before was left out to save space. This is your own summary of it; all of it is in \
+         session:conversation.jsonl.]\n\n{}\n\n[End of the summary.]",
+        text.trim()
+    )
+}
+
+fn results(round: &Round, images: &mut Images<'_>) -> Vec<ResultMessage> {
     let answered = round.assistant.tool_calls.iter().zip(&round.calls);
     answered
-        .filter_map(|(call, progress): (&ToolCall, _)| {
-            progress.result.as_ref().map(|result| ResultMessage {
-                call_id: call.id.clone(),
-                name: call.name.clone(),
-                content: result.content.clone(),
-                is_error: result.status != ResultStatus::Ok,
-            })
-        })
+        .filter_map(|(call, progress)| progress.result.as_ref().map(|result| result_message(call, result, images)))
         .collect()
+}
+
+fn result_message(call: &ToolCall, result: &ToolResultRecord, images: &mut Images<'_>) -> ResultMessage {
+    let mut content = result.content.clone();
+    let mut sent = Vec::new();
+    for attachment in &result.attachments {
+        match images.load(attachment) {
+            Ok(image) => sent.push(image),
+            Err(line) => {
+                content.push('\n');
+                content.push_str(&line);
+            }
+        }
+    }
+    ResultMessage {
+        call_id: call.id.clone(),
+        name: call.name.clone(),
+        content,
+        is_error: result.status != ResultStatus::Ok,
+        images: sent,
+    }
 }
 
 /// Tells the model what is wrong with an answer that does not fit the output schema. It follows from the log alone, so

@@ -2,14 +2,14 @@
 
 use super::Turn;
 use crate::call::checked::check;
-use crate::call::committed::{Budget, Item, Settlement, commit};
+use crate::call::committed::{Budget, Item, Settlement, commit, next_to_fold};
 use crate::call::fanned::operation_count;
 use crate::call::planned::Answer;
 use crate::call::settled;
 use crate::call::unwrapped::tool_name;
 use crate::report::Reporter;
 use crate::session::folder::SessionFolder;
-use crate::session::history::{CallProgress, History, OperationProgress};
+use crate::session::history::{CallProgress, History, OperationProgress, Round};
 use crate::session::log::Log;
 use crate::session::pending::PendingFile;
 use crate::session::record::{
@@ -185,7 +185,8 @@ impl Turn<'_> {
     }
 
     fn commit_repairs(&mut self, settlements: Vec<Settlement>) -> anyhow::Result<()> {
-        commit_repairs(&mut self.log, self.folder, self.reporter, self.settings.result_bytes, settlements)
+        let limits = (self.settings.result_bytes, self.settings.round_result_bytes);
+        commit_repairs(&mut self.log, self.folder, self.reporter, limits, settlements)
     }
 }
 
@@ -203,29 +204,35 @@ pub fn close_copy(
         |call_id| pending.is_some_and(|file| is_numbered(file, call_id)),
         |files| recovery_of(files, workspace),
     );
-    let result_bytes = log.history().user().map_or(u64::MAX, |user| user.settings.result_bytes);
-    commit_repairs(log, folder, reporter, result_bytes, settlements)
+    let limits = log
+        .history()
+        .user()
+        .map_or((u64::MAX, u64::MAX), |user| (user.settings.result_bytes, user.settings.round_result_bytes));
+    commit_repairs(log, folder, reporter, limits, settlements)
 }
 
 fn commit_repairs(
     log: &mut Log,
     folder: &SessionFolder,
     reporter: &Reporter,
-    result_bytes: u64,
+    (result_bytes, round_result_bytes): (u64, u64),
     settlements: Vec<Settlement>,
 ) -> anyhow::Result<()> {
     let mut items: Vec<Item> = settlements.into_iter().map(Item::from).collect();
-    // A kill between the last operation's result and the call's own: nothing is left but to fold.
-    for (call, progress) in log.history().open_calls() {
+    // A kill between the last operation's result and the call's own: nothing is left but to fold. In the latest reply
+    // that is done when the calls before it are answered.
+    let latest = log.history().last_round().map(|round| (round.assistant.turn, round.assistant.round));
+    let is_latest = |round: &Round| latest == Some((round.assistant.turn, round.assistant.round));
+    for (call, progress) in log.history().rounds().filter(|round| !is_latest(round)).flat_map(Round::open_calls) {
         if open_operations_of(call, progress, &|_| false).is_empty() {
             items.push(Item::Recorded(OperationId::whole(&call.id)));
         }
     }
-    if items.is_empty() {
+    if items.is_empty() && next_to_fold(log.history()).is_none() {
         return Ok(());
     }
-    let bytes = usize::try_from(result_bytes).unwrap_or(usize::MAX);
-    let mut budget = Budget { result_bytes: bytes, round_bytes: usize::MAX };
+    let Some(round) = log.history().latest_round() else { return Ok(()) };
+    let mut budget = Budget::of(round, result_bytes, round_result_bytes);
     commit(log, folder, reporter, &mut budget, items, Vec::new())
 }
 

@@ -1,7 +1,9 @@
 //! The loop of rounds: a request, a reply on disk, its calls answered, the next request; until an ending.
 
 use super::Turn;
+use super::compaction::is_overflow;
 use super::dispatch::{Dispatched, WouldAsk};
+use super::images::Images;
 use super::prompt::{build_messages, violations};
 use crate::call::proposed::take_in;
 use crate::clock;
@@ -61,6 +63,9 @@ impl Turn<'_> {
             if let Some(ending) = self.ending_before_request() {
                 return Ok(ending);
             }
+            if let Some(ending) = self.compact_when_long()? {
+                return Ok(ending);
+            }
             if let Some(ending) = self.request()? {
                 return Ok(ending);
             }
@@ -117,7 +122,7 @@ impl Turn<'_> {
         None
     }
 
-    fn interrupted(&self) -> Ending {
+    pub(super) fn interrupted(&self) -> Ending {
         match self.interrupt.cause() {
             Some(Cause::Signal(signal)) => Ending::Interrupted(signal),
             Some(Cause::TimeLimit | Cause::Cancelled) | None => Ending::Limit(Limit::Time),
@@ -128,14 +133,21 @@ impl Turn<'_> {
     fn request(&mut self) -> anyhow::Result<Option<Ending>> {
         self.ensure_every_call_answered();
         self.log.barrier()?;
-        let round = self.history().last_round().map_or(0, |round| round.assistant.round) + 1;
+        let round = self.history().next_round();
         let turn = self.history().turn();
         self.reporter.tell(Some(turn), &Event::RoundStarted { round });
-        let mut empty_replies = 0;
+        let (mut empty_replies, mut compacted) = (0, false);
         let reply = loop {
             let reply = match self.complete() {
                 Ok(reply) => reply,
                 Err(error) if error.interrupted => return Ok(Some(self.interrupted())),
+                Err(error) if is_overflow(&error) && !compacted => {
+                    compacted = true;
+                    match self.compact_after_overflow(error)? {
+                        Some(ending) => return Ok(Some(ending)),
+                        None => continue,
+                    }
+                }
                 Err(error) => return Ok(Some(Ending::Provider(error))),
             };
             let empty = reply.tool_calls.is_empty() && reply.text.trim().is_empty();
@@ -156,7 +168,8 @@ impl Turn<'_> {
 
     fn complete(&self) -> Result<Reply, ProviderError> {
         let turn = self.history().turn();
-        let messages = build_messages(self.history());
+        let images = Images::of(self.folder, self.connected.takes_images);
+        let messages = build_messages(self.history(), images);
         let tools = self.registry.advertised();
         let system = self.settings.system_prompt();
         let request = Request {
@@ -193,9 +206,9 @@ impl Turn<'_> {
             call.id = mask::apply(&call.id).into_owned();
             call.name = mask::apply(&call.name).into_owned();
         }
-        let mut tool_calls = take_in(sent, self.history());
+        let mut tool_calls = take_in(sent, self.history(), round);
         for call in &mut tool_calls {
-            call.arguments = mask::apply(&call.arguments).into_owned();
+            call.arguments = mask::json_text(&call.arguments).into_owned();
         }
         self.log.append(&Record::Assistant(AssistantRecord {
             turn: self.history().turn(),

@@ -57,6 +57,7 @@ impl TurnSettings {
             fan_out: config.fan_out(),
             tools: BTreeMap::new(),
             deferred: String::new(),
+            compact_at_tokens: limits.compact_at_tokens,
         };
         settings.take_numbers(options);
         let files = instructions(config, options, workspace)?;

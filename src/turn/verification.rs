@@ -12,6 +12,7 @@ use crate::call::decided::{question, suggested_rules};
 use crate::call::planned::asking_back;
 use crate::call::settled::is_shown;
 use crate::failure::Failure;
+use crate::mask;
 use crate::permission::grant::{covers, suggest_prefix};
 use crate::permission::{Rule, Rules};
 use crate::provider::Finish;
@@ -19,7 +20,7 @@ use crate::session::history::{History, Waiting};
 use crate::session::pending::{Needs, PendingCall, PendingFile};
 use crate::session::record::{Decision, DecisionRecord, Granted, OperationId};
 use crate::tool::registry::Registry;
-use crate::tool::{Assessment, Overlay, Surroundings};
+use crate::tool::{Assessment, Moot, Overlay, Surroundings};
 use crate::turn::decisions;
 use crate::workspace::World;
 
@@ -187,7 +188,7 @@ fn assess<'r>(
     call.tool.tool.look(&call.arguments, surroundings, &mut world);
     // What no longer applies is answered when its turn comes; that is no conflict.
     let Ok(assessment) = call.tool.tool.assess(&call.arguments, &world, overlay) else { return Ok(None) };
-    if assessment.moot.is_some() {
+    if matches!(assessment.moot, Some(Moot::Plain(_))) {
         return Ok(None);
     }
     if pending.needs == Needs::Nothing {
@@ -207,6 +208,10 @@ fn assess<'r>(
     }
     if !is_shown(pending, &assessment) {
         return Ok(None);
+    }
+    // The line that lists the call says what the call does, and nothing else.
+    if pending.summary.as_deref() != Some(&*mask::apply(&assessment.summary)) {
+        return Err(misfit(pending, "its summary is not what the call would do"));
     }
     if suggested_rules(&call, &assessment, surroundings.workspace.root.path()) != pending.grant {
         return Err(misfit(pending, "its grant is not what the call would need"));

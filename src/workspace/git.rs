@@ -6,7 +6,7 @@
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
-use std::io::Read;
+use std::io::{Read, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -42,7 +42,43 @@ pub fn gives_back(workspace: &Path, files: &[Candidate<'_>], withheld: &[String]
         Ok(index) => index,
         Err(reason) => return files.iter().map(|_| Err(reason.clone())).collect(),
     };
-    files.iter().map(|file| judge(index.get(file.path).map(Vec::as_slice), file.bytes)).collect()
+    let judged = files.iter().map(|file| judge(index.get(file.path).map(Vec::as_slice), file.bytes));
+    let mut answers: Vec<Result<String, String>> = judged.collect();
+    let blobs: Vec<&str> = files
+        .iter()
+        .zip(&answers)
+        .filter(|(_, answer)| answer.is_ok())
+        .filter_map(|(file, _)| Some(index.get(file.path)?.first()?.blob.as_str()))
+        .collect();
+    let kept = kept_blobs(workspace, &blobs, withheld);
+    for (file, answer) in files.iter().zip(&mut answers).filter(|(_, answer)| answer.is_ok()) {
+        let blob = index.get(file.path).and_then(|entries| entries.first()).map(|entry| entry.blob.as_str());
+        match &kept {
+            Ok(kept) if blob.is_some_and(|blob| kept.get(blob) == Some(&file.bytes.len())) => {}
+            Ok(_) => *answer = Err("git's index names these bytes, and git has lost them".to_owned()),
+            Err(reason) => *answer = Err(reason.clone()),
+        }
+    }
+    answers
+}
+
+/// Those of the blobs that git really has, with their sizes in bytes.
+fn kept_blobs(workspace: &Path, blobs: &[&str], withheld: &[String]) -> Result<BTreeMap<String, usize>, String> {
+    if blobs.is_empty() {
+        return Ok(BTreeMap::new());
+    }
+    let deadline = Instant::now() + Duration::from_secs(GIT_SECONDS_MAX);
+    let command = command(workspace, withheld).map(|mut command| {
+        command.args(["--no-replace-objects", "cat-file", "--batch-check"]).stdin(Stdio::piped());
+        command
+    });
+    let output = ask(command, format!("{}\n", blobs.join("\n")), deadline)?;
+    let lines = String::from_utf8_lossy(&output);
+    let kept = lines.lines().filter_map(|line| {
+        let (blob, rest) = line.split_once(' ')?;
+        Some((blob.to_owned(), rest.strip_prefix("blob ")?.parse().ok()?))
+    });
+    Ok(kept.collect())
 }
 
 /// One line of `git ls-files -s -v`.
@@ -140,11 +176,16 @@ pub fn program() -> Option<Command> {
 }
 
 fn git(workspace: &Path, paths: &[&Path], withheld: &[String]) -> Option<Command> {
+    let mut command = command(workspace, withheld)?;
+    command.args(["--literal-pathspecs", "ls-files", "-s", "-v", "-z", "--"]).args(paths);
+    Some(command)
+}
+
+/// Git with nothing of its own running besides, before its subcommand.
+fn command(workspace: &Path, withheld: &[String]) -> Option<Command> {
     let mut command = program()?;
     command
         .args(["-c", "core.hooksPath=/dev/null", "-c", "core.fsmonitor=false", "-c", "safe.bareRepository=explicit"])
-        .args(["--literal-pathspecs", "ls-files", "-s", "-v", "-z", "--"])
-        .args(paths)
         .current_dir(workspace);
     for (name, _) in std::env::vars_os().filter(|(name, _)| name.as_bytes().starts_with(b"GIT_")) {
         command.env_remove(name);
@@ -166,8 +207,17 @@ fn git(workspace: &Path, paths: &[&Path], withheld: &[String]) -> Option<Command
 
 /// What git prints, or why there is no answer, as a reason for a preview.
 fn answer(command: Option<Command>, deadline: Instant) -> Result<Vec<u8>, String> {
+    ask(command, String::new(), deadline)
+}
+
+/// The same; `input` is what git reads, where it was given a pipe to read from.
+fn ask(command: Option<Command>, input: String, deadline: Instant) -> Result<Vec<u8>, String> {
     let Some(mut command) = command else { return Err("there is no git program to ask".to_owned()) };
     let mut child = command.spawn().map_err(|error| format!("git could not be started: {error}"))?;
+    if let Some(mut pipe) = child.stdin.take() {
+        // Aside, because git answers while it reads. If it stops reading, its answer tells.
+        std::thread::spawn(move || pipe.write_all(input.as_bytes()));
+    }
     let outcome = collect(&mut child, deadline);
     if outcome.is_err() {
         stop(&mut child);

@@ -37,6 +37,9 @@ pub fn gather(written_paths: &[&str], surroundings: &Surroundings<'_>, world: &m
         }
         let located = surroundings.workspace.locate(written, surroundings.session);
         if let Ok(location) = &located {
+            if surroundings.read_denials.denies(&location.absolute) {
+                world.read_denied.insert(location.absolute.clone());
+            }
             looked_at.push(((*written).to_owned(), location.clone()));
         }
         world.locations.insert((*written).to_owned(), located);

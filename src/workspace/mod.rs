@@ -15,7 +15,7 @@ pub mod resolve;
 pub mod root;
 pub mod walk;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::ops::Deref;
 use std::path::{Path, PathBuf};
@@ -86,6 +86,8 @@ pub struct World {
     pub locations: BTreeMap<String, Result<Location, crate::tool::Refusal>>,
     /// By [`Location::absolute`].
     pub files: BTreeMap<PathBuf, FileState>,
+    /// Those among the locations that a rule keeps from being read, by [`Location::absolute`].
+    pub read_denied: BTreeSet<PathBuf>,
 }
 
 /// The folder that a turn works in.

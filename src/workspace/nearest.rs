@@ -37,7 +37,10 @@ impl Workspace {
 
     fn same_name(&self, name: &OsStr) -> Vec<PathBuf> {
         let Ok(whole) = self.locate(".", None) else { return Vec::new() };
-        let (walk, _) = walk::builder(&whole, &Filter { hidden: false, glob: None, depth: None });
+        let (walk, _) = walk::builder(
+            &whole,
+            &Filter { hidden: false, glob: None, depth: None, read_denials: crate::permission::ReadDenials::default() },
+        );
         walk.build()
             .take(ENTRIES_MAX)
             .filter_map(Result::ok)

@@ -11,6 +11,7 @@ use ignore::{DirEntry, WalkBuilder};
 use super::ignores::Ignores;
 use super::root::Root;
 use super::{Location, Place, git_top_level, names};
+use crate::permission::ReadDenials;
 use crate::tool::Refusal;
 
 /// The longest glob that is compiled.
@@ -24,6 +25,8 @@ pub struct Filter {
     pub glob: Option<Glob>,
     /// `None`: as deep as it goes.
     pub depth: Option<usize>,
+    /// What is not shown because a rule denies it.
+    pub read_denials: ReadDenials,
 }
 
 /// A glob as in a `.gitignore` line: without `/` it matches names at any depth, a `!` in front excludes. It never brings
@@ -70,6 +73,7 @@ pub fn base_of(location: &Location) -> PathBuf {
 /// What a walk left out and did not follow.
 pub struct Omissions {
     secrets: AtomicU64,
+    denied: AtomicU64,
     ignores: Option<Ignores>,
 }
 
@@ -81,7 +85,12 @@ impl Omissions {
             1 => Some("1 file or folder that may hold secrets was skipped".to_owned()),
             count => Some(format!("{count} files or folders that may hold secrets were skipped")),
         };
-        secrets.into_iter().chain(self.ignores.as_ref().and_then(Ignores::note)).collect()
+        let denied = match self.denied.load(Ordering::Relaxed) {
+            0 => None,
+            1 => Some("1 file or folder that a rule denies was skipped".to_owned()),
+            count => Some(format!("{count} files or folders that a rule denies were skipped")),
+        };
+        secrets.into_iter().chain(denied).chain(self.ignores.as_ref().and_then(Ignores::note)).collect()
     }
 }
 
@@ -92,7 +101,7 @@ pub fn builder(location: &Location, filter: &Filter) -> (WalkBuilder, Arc<Omissi
         // The session's folder is itself ignored by git; that is no reason to hide it from its own model.
         Place::Session => None,
     };
-    let omissions = Arc::new(Omissions { secrets: AtomicU64::new(0), ignores });
+    let omissions = Arc::new(Omissions { secrets: AtomicU64::new(0), denied: AtomicU64::new(0), ignores });
     let mut walk = WalkBuilder::new(&location.absolute);
     // The walker's own filters would open ignore files wherever links lead, and read them without a limit.
     walk.standard_filters(false)
@@ -126,6 +135,11 @@ fn enters(entry: &DirEntry, start: &Path, filter: &Filter, omissions: &Omissions
     let relative = entry.path().strip_prefix(start).unwrap_or(entry.path());
     if names::is_secret(relative) {
         omissions.secrets.fetch_add(1, Ordering::Relaxed);
+        return false;
+    }
+    let denials = &filter.read_denials;
+    if if is_folder { denials.denies_all_below(entry.path()) } else { denials.denies(entry.path()) } {
+        omissions.denied.fetch_add(1, Ordering::Relaxed);
         return false;
     }
     if !filter.hidden && name.as_encoded_bytes().starts_with(b".") {

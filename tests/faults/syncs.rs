@@ -20,9 +20,9 @@ struct Disk {
 
 /// From where on the rest must not depend on anything that a power cut would take back, and how its line is known.
 const BARRIERS: [(&str, &[&str]); 7] = [
-    ("a result is told", &["write(1<", r#"{\"type\":\"tool_result\""#]),
-    ("a suspension is told", &["write(1<", r#"{\"type\":\"awaiting\""#]),
-    ("the end is told", &["write(1<", r#"{\"type\":\"result\""#]),
+    ("a result is told", &["write(", "<pipe:", r#"{\"type\":\"tool_result\""#]),
+    ("a suspension is told", &["write(", "<pipe:", r#"{\"type\":\"awaiting\""#]),
+    ("the end is told", &["write(", "<pipe:", r#"{\"type\":\"result\""#]),
     ("a request is sent", &["\"POST /v1/"]),
     ("a command starts", &["execve(", "\"mark.sh\""]),
     ("pending.json appears", &["renameat(", "\"pending.json\""]),

@@ -50,7 +50,7 @@ pub(crate) fn mark_rule(letter: &str, allow: bool) -> Value {
 
 /// The digest of pending.json over its calls, as somebody who changed them would make it fit again.
 pub(crate) fn pending_digest(calls: &Value) -> String {
-    let fields = ["id", "operation", "name", "arguments", "needs", "preview", "grant"];
+    let fields = ["id", "operation", "name", "arguments", "needs", "why", "summary", "preview", "grant"];
     let shown = |call: &Value| fields.iter().map(|field| ((*field).to_owned(), call[field].clone())).collect::<Value>();
     let shown: Value = calls.as_array().into_iter().flatten().map(shown).collect();
     let hash = sha2::Sha256::digest(shown.to_string());

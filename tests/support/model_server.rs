@@ -304,6 +304,9 @@ fn judge(
     if found.is_empty() && state.script.is_empty() {
         found.push("the script has no reply left".to_owned());
     }
+    if let Some(reply) = state.script.front() {
+        found.extend(check_purpose(&body, reply.for_words));
+    }
     let found: Vec<String> = found.into_iter().map(|violation| format!("request {number}: {violation}")).collect();
     match state.script.pop_front() {
         Some(reply) if found.is_empty() => {
@@ -321,6 +324,16 @@ fn judge(
             Err(found)
         }
     }
+}
+
+/// Whether a request lets the model make calls just where the script means it to.
+fn check_purpose(body: &Value, for_words: bool) -> Option<String> {
+    let choice = &body["tool_choice"];
+    let forbids = choice == "none" || choice["type"] == "none";
+    if for_words && !forbids && body.get("tools").is_some() {
+        return Some("the request is for words alone, and lets calls be made".to_owned());
+    }
+    (!for_words && forbids).then(|| "the request forbids calls in the middle of a turn".to_owned())
 }
 
 /// What a service asks of a request besides its messages and tools.

@@ -5,6 +5,7 @@
 
 use std::collections::BTreeSet;
 
+use base64::Engine;
 use serde_json::{Map, Value};
 
 pub(crate) use super::pairing_anthropic::check_anthropic;
@@ -31,6 +32,12 @@ impl Format {
 
 pub(super) fn is_word(text: &str) -> bool {
     (1..=64).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_-".contains(&byte))
+}
+
+/// Whether a service takes it for an image: a type that it knows, and bytes in base64.
+pub(super) fn is_image(media_type: &str, data: &str) -> bool {
+    let known = ["image/png", "image/jpeg", "image/gif", "image/webp"].contains(&media_type);
+    known && base64::engine::general_purpose::STANDARD.decode(data).is_ok_and(|bytes| !bytes.is_empty())
 }
 
 /// A call's id: its form, and that the history has it once. Returns it where it is a text at all.

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use serde_json::Value;
 
 use super::pairing::{
-    ENDS_WITH_ASSISTANT, check_common, check_id, check_name, check_positive, check_results, check_tool,
+    ENDS_WITH_ASSISTANT, check_common, check_id, check_name, check_positive, check_results, check_tool, is_image,
 };
 
 const CACHE_BREAKPOINTS_MAX: usize = 4;
@@ -185,7 +185,18 @@ fn check_said(block: &Value, place: &str, found: &mut Vec<String>) {
     match block["type"].as_str() {
         Some("text") if is_said(&block["text"]) => {}
         Some("text") => found.push(format!("{place}: a blank text")),
-        Some("image" | "document") if block["source"].is_object() => {}
+        Some("image") => {
+            let of = |key: &str| block["source"][key].as_str().unwrap_or_default();
+            let is_sound = match of("type") {
+                "base64" => is_image(of("media_type"), of("data")),
+                "url" => of("url").starts_with("https://"),
+                _ => false,
+            };
+            if !is_sound {
+                found.push(format!("{place}: an image that is none"));
+            }
+        }
+        Some("document") if block["source"].is_object() => {}
         _ => found.push(format!("{place}: the block type {} does not belong here", block["type"])),
     }
 }

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use serde_json::{Map, Value};
 
 use super::pairing::{
-    ENDS_WITH_ASSISTANT, check_common, check_id, check_name, check_positive, check_results, check_tool,
+    ENDS_WITH_ASSISTANT, check_common, check_id, check_name, check_positive, check_results, check_tool, is_image,
 };
 
 /// All violations of a request body.
@@ -92,6 +92,10 @@ fn check_messages(messages: &[Value], found: &mut Vec<String>) {
             "assistant" => open = check_assistant(message, &place, &mut seen, found),
             "tool" => {
                 check_content(&message["content"], &place, found);
+                let parts = message["content"].as_array().into_iter().flatten();
+                if parts.into_iter().any(|part| part["type"] != "text") {
+                    found.push(format!("{place}: a result that is more than text"));
+                }
                 match message["tool_call_id"].as_str() {
                     Some(id) => results.push(id.to_owned()),
                     None => found.push(format!("{place}: a result without tool_call_id")),
@@ -154,10 +158,19 @@ fn check_content(content: &Value, place: &str, found: &mut Vec<String>) {
     }
 }
 
+/// An address, or the image itself.
+fn is_image_url(url: &str) -> bool {
+    match url.strip_prefix("data:").map(|data| data.split_once(";base64,")) {
+        None => url.starts_with("https://"),
+        Some(Some((media_type, data))) => is_image(media_type, data),
+        Some(None) => false,
+    }
+}
+
 fn is_part(part: &Value) -> bool {
     match part["type"].as_str() {
         Some("text") => part["text"].as_str().is_some_and(|text| !text.is_empty()),
-        Some("image_url") => part.pointer("/image_url/url").is_some_and(Value::is_string),
+        Some("image_url") => part.pointer("/image_url/url").and_then(Value::as_str).is_some_and(is_image_url),
         Some("file" | "input_audio") => true,
         _ => false,
     }

@@ -57,6 +57,7 @@ pub(crate) enum Body {
 
 /// One reply of a script.
 #[derive(Debug, Clone)]
+#[expect(clippy::struct_excessive_bools, reason = "a script switches each by itself")]
 #[must_use]
 pub(crate) struct Reply {
     pub(crate) text: String,
@@ -77,6 +78,8 @@ pub(crate) struct Reply {
     pub(crate) done_marker: bool,
     pub(crate) stream_error: Option<String>,
     pub(crate) starts_history: bool,
+    /// The request is for words alone: no call may be made.
+    pub(crate) for_words: bool,
 }
 
 /// A reply that says nothing yet.
@@ -99,6 +102,7 @@ pub(crate) fn reply() -> Reply {
         done_marker: true,
         stream_error: None,
         starts_history: false,
+        for_words: false,
     }
 }
 
@@ -214,6 +218,13 @@ impl Reply {
     pub(crate) fn without_done(mut self) -> Self {
         self.done_marker = false;
         self
+    }
+
+    /// The request that gets this reply asks on the side, for a summary or an answer: it forbids calls, or offers no
+    /// tools, and continues nothing.
+    pub(crate) fn on_the_side(mut self) -> Self {
+        self.for_words = true;
+        self.starts_history()
     }
 
     /// The request that gets this reply need not continue an earlier one's messages (another session, a summary, a

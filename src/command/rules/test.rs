@@ -14,7 +14,7 @@ use crate::command::opened::standing;
 use crate::config::Config;
 use crate::exit::Status;
 use crate::failure::Failure;
-use crate::permission::{Access, HostVerdict, Question, Rule, Rules, Verdict, grant, judge};
+use crate::permission::{Access, HostVerdict, Question, ReadDenials, Rule, Rules, Verdict, grant, judge};
 use crate::report::line::{Line, Tone};
 use crate::report::shell_quote;
 use crate::session::folder::SessionFolder;
@@ -136,6 +136,7 @@ fn tested(
         limits: &NO_LIMITS,
         withheld_variables: &[],
         fetch_verdict: &|_| HostVerdict::Asks,
+        read_denials: &ReadDenials::default(),
         state: None,
     };
     let mut world = World::default();

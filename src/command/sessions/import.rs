@@ -5,6 +5,7 @@ use std::path::Path;
 use serde_json::{Value, json};
 
 use super::lines_where;
+use crate::clock;
 use crate::command::invocation::Invocation;
 use crate::exit::Status;
 use crate::failure::Failure;
@@ -14,8 +15,9 @@ use crate::session::archive::{Bounds, unpack};
 use crate::session::check::check_session;
 use crate::session::collection::{Collection, exists};
 use crate::session::folder::{FILE_MODE, SessionFolder};
+use crate::session::fork::open_log;
 use crate::session::pending::PendingFile;
-use crate::session::record::Decision;
+use crate::session::record::{Decision, ImportedRecord, Record};
 
 /// What a fresh session is called until the archive says its name.
 const UNNAMED: &str = "import";
@@ -51,6 +53,7 @@ pub(super) fn run(
         return Err(exists(&name).hint("`attini sessions import --as NAME` gives it another name").into());
     }
     ensure_sound(&nascent.folder)?;
+    mark_imported(&nascent.folder)?;
     let mut left_out = LeftOut::default();
     let kept_rules = take_rules(&nascent.folder, with_rules, &mut left_out)?;
     take_pending(&nascent.folder, with_rules, &mut left_out)?;
@@ -62,6 +65,13 @@ pub(super) fn run(
         "rules_left_out": left_out.rules,
         "approvals_left_out": left_out.approvals,
     }))
+}
+
+/// Ends what the archive says: whatever it tells of patches, no file here was written by them.
+fn mark_imported(folder: &SessionFolder) -> anyhow::Result<()> {
+    let mut log = open_log(folder)?;
+    log.append(&Record::Imported(ImportedRecord { at: clock::now() }))?;
+    log.barrier()
 }
 
 fn ensure_sound(folder: &SessionFolder) -> anyhow::Result<()> {

@@ -11,6 +11,7 @@ use crate::exit::Status;
 use crate::failure::Failure;
 use crate::report::line::Line;
 use crate::session::collection::Collection;
+use crate::tool::patch::recover::follow_trace;
 
 /// The state of a session that may go for its age.
 const IDLE: &str = "idle";
@@ -19,8 +20,8 @@ pub(super) fn run(invocation: &Invocation, older_than: Option<u64>, dry_run: boo
     let Some(collection) = collection(invocation)? else { return Ok(json!({"removed": [], "dry_run": dry_run})) };
     let mut removed: Vec<String> = Vec::new();
     for leftover in collection.leftovers().context("the sessions cannot be listed")? {
-        if !dry_run {
-            collection.remove_leftover(&leftover)?;
+        if !dry_run && !collection.remove_leftover(&leftover)? {
+            continue;
         }
         removed.push(leftover.display().to_string());
     }
@@ -36,12 +37,14 @@ pub(super) fn run(invocation: &Invocation, older_than: Option<u64>, dry_run: boo
     Ok(json!({"removed": removed, "dry_run": dry_run}))
 }
 
-/// Temporary files within sessions that nobody holds.
+/// Temporary files within sessions that nobody holds, and those that their undoing left beside the sources.
 fn clean_sessions(invocation: &Invocation, collection: &Collection) -> anyhow::Result<()> {
     for name in collection.names().context("the sessions cannot be listed")? {
         let Ok(Some(folder)) = invocation.state().open(&name) else { continue };
         let Ok(_lock) = lock(invocation, &folder) else { continue };
         folder.clean().map_err(|error| Failure::persistence(format!("{name} cannot be cleaned up: {error}")))?;
+        follow_trace(&folder, &invocation.workspace)
+            .map_err(|error| Failure::persistence(format!("what an undo in {name} left cannot be removed: {error}")))?;
     }
     Ok(())
 }

@@ -43,7 +43,7 @@ fn write(name: &str) -> WriteAccess {
 
 fn command(line: &str) -> Access {
     let argv = line.split(' ').map(str::to_owned).collect();
-    Access::Command(CommandAccess { argv, stdin: false, background: false, cwd_inside: true })
+    Access::Command(CommandAccess { argv, stdin: false, background: false, cwd_inside: true, cwd_is_root: true })
 }
 
 /// The verdict in one line.
@@ -224,7 +224,13 @@ fn the_config_decides_where_no_rule_does() {
 #[test]
 fn a_rule_that_nearly_allows_is_told() {
     let list = rules(&[(WORKSPACE, "allow command:cargo")]);
-    let plain = CommandAccess { argv: vec!["cargo".to_owned()], stdin: false, background: false, cwd_inside: true };
+    let plain = CommandAccess {
+        argv: vec!["cargo".to_owned()],
+        stdin: false,
+        background: false,
+        cwd_inside: true,
+        cwd_is_root: true,
+    };
     for (access, expected) in [
         (
             CommandAccess { stdin: true, ..plain.clone() },

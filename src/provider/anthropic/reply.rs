@@ -10,6 +10,7 @@ use serde_json::{Map, Value, json};
 
 use super::{BLOCKS, PAUSED, TEXT_BYTES};
 use crate::provider::reading::Assembly;
+use crate::provider::surrogate;
 use crate::provider::trouble::{self, Service, Trouble};
 use crate::provider::{Finish, Progress, Reply};
 use crate::session::record::{ToolCall, Usage};
@@ -221,7 +222,7 @@ impl Assembly for ReplySoFar<'_> {
         if data.is_empty() || data == "[DONE]" {
             return Ok(());
         }
-        let event = serde_json::from_str::<Value>(data);
+        let event = surrogate::parse(data);
         let is_error = name == "error" || event.as_ref().is_ok_and(|event| event["type"] == "error");
         match event {
             // The reply is there, whatever became of the service since.
@@ -266,7 +267,9 @@ impl Assembly for ReplySoFar<'_> {
     fn finish(self) -> Reply {
         let finish_reason = self.stop_reason.clone().unwrap_or_default();
         let finish = Finish::of(&finish_reason);
-        let joined = |kind: &str| self.blocks.iter().filter(|block| block.kind() == kind).map(Block::text).collect();
+        // Each for itself, so that each is as long as its block says.
+        let whole = |block| surrogate::join(Block::text(block));
+        let joined = |kind: &str| self.blocks.iter().filter(|block| block.kind() == kind).map(whole).collect();
         let mut usage = self.usage_before;
         usage += self.usage;
         Reply {
@@ -319,12 +322,12 @@ impl Block {
     fn kept(&self) -> Value {
         match self.kind() {
             "tool_use" => return json!({"type": "tool_use"}),
-            "text" => return json!({"type": "text", TEXT_BYTES: self.text().len()}),
+            "text" => return json!({"type": "text", TEXT_BYTES: surrogate::join(self.text()).len()}),
             _ => {}
         }
         let mut fields = self.fields.clone();
         if !self.input.is_empty() {
-            let input = serde_json::from_str(&self.input).unwrap_or_else(|_| json!({}));
+            let input = serde_json::from_str(&surrogate::join(&self.input)).unwrap_or_else(|_| json!({}));
             fields.insert("input".to_owned(), input);
         }
         Value::Object(fields)

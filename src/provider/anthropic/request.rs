@@ -9,7 +9,7 @@ use super::thinking::{budget, default_max_tokens, is_thinking, may_think};
 use super::{BLOCKS, PAUSED, Settings, TEXT_BYTES};
 use crate::provider::trouble::Trouble;
 use crate::provider::wire::{GO_ON, IdForm, Ids, object_of, valid_name};
-use crate::provider::{AdvertisedTool, AssistantMessage, Message, Request, ResultMessage};
+use crate::provider::{AdvertisedTool, AssistantMessage, Image, Message, Request, ResultMessage};
 use crate::session::record::ToolCall;
 
 /// How many of the last user messages end with a breakpoint: the last, for the next request to find, and the one
@@ -76,6 +76,15 @@ fn tools(request: &Request<'_>) -> Vec<Value> {
         set_breakpoint(last);
     }
     tools
+}
+
+fn with_images(text: &str, images: &[Image]) -> Value {
+    let mut blocks = vec![json!({"type": "text", "text": text})];
+    blocks.extend(images.iter().map(|image| {
+        let source = json!({"type": "base64", "media_type": image.media_type, "data": image.base64});
+        json!({"type": "image", "source": source})
+    }));
+    Value::Array(blocks)
 }
 
 fn tool(tool: &AdvertisedTool) -> Value {
@@ -154,6 +163,7 @@ impl Wire<'_> {
         for result in results {
             let content = if result.content.trim().is_empty() { NO_OUTPUT } else { &result.content };
             let id = self.ids.valid(&result.call_id);
+            let content = if result.images.is_empty() { json!(content) } else { with_images(content, &result.images) };
             let mut block = json!({"type": "tool_result", "tool_use_id": id, "content": content});
             if result.is_error {
                 block["is_error"] = json!(true);

@@ -18,6 +18,7 @@ fn settings(url: &str) -> Settings {
     Settings {
         provider: "acme".to_owned(),
         url: format!("{url}/v1/messages"),
+        models_url: String::new(),
         key_variable: Some("ACME_API_KEY".to_owned()),
         key: Some("test-key-acme".to_owned()),
     }
@@ -43,5 +44,11 @@ fn assistant(text: &str, calls: Vec<ToolCall>, opaque: Option<Value>) -> Message
 }
 
 fn result(id: &str, content: &str, is_error: bool) -> ResultMessage {
-    ResultMessage { call_id: id.to_owned(), name: "read".to_owned(), content: content.to_owned(), is_error }
+    ResultMessage {
+        call_id: id.to_owned(),
+        name: "read".to_owned(),
+        content: content.to_owned(),
+        is_error,
+        images: Vec::new(),
+    }
 }

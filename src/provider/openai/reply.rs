@@ -9,6 +9,7 @@ use serde_json::{Map, Value};
 use super::{CONTENT_PARTS, KEPT, REASONING_FIELD, REASONING_FIELDS};
 use crate::provider::assemble::{CALLS_MAX, Calls};
 use crate::provider::reading::Assembly;
+use crate::provider::surrogate;
 use crate::provider::trouble::{self, Service, Trouble};
 use crate::provider::{Finish, Progress, Reply};
 use crate::session::record::Usage;
@@ -184,7 +185,7 @@ impl Assembly for ReplySoFar<'_> {
         if data.is_empty() {
             return Ok(());
         }
-        let Ok(value) = serde_json::from_str::<Value>(data) else {
+        let Ok(value) = surrogate::parse(data) else {
             let provider = self.service.provider;
             if name == "error" {
                 return Err(trouble::of_error_object(self.service, &Value::String(data.to_owned()), None));

@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 
 use super::{CONTENT_PARTS, KEPT, REASONING_FIELD, REASONING_FIELDS, Settings};
 use crate::provider::wire::{GO_ON, IdForm, Ids, object_of, valid_name};
-use crate::provider::{AdvertisedTool, AssistantMessage, Message, Request};
+use crate::provider::{AdvertisedTool, AssistantMessage, Message, Request, ResultMessage};
 use crate::session::record::ToolCall;
 
 /// Stands between results and a user text where a service wants the roles to alternate.
@@ -31,7 +31,7 @@ pub(in crate::provider) fn body(settings: &Settings, request: &Request<'_>) -> V
     if let Some(effort) = request.reasoning_effort {
         set("reasoning_effort", json!(effort));
     }
-    if let Some(schema) = request.output_schema {
+    if let Some(schema) = request.output_schema.filter(|_| settings.dialect.takes_output_schema) {
         set("response_format", json!({"type": "json_schema", "json_schema": {"name": "answer", "schema": schema}}));
     }
     if !request.tools.is_empty() {
@@ -67,6 +67,7 @@ fn messages(settings: &Settings, request: &Request<'_>) -> Vec<Value> {
                     let id = wire.ids.valid(&result.call_id);
                     wire.messages.push(json!({"role": "tool", "tool_call_id": id, "content": result.content}));
                 }
+                wire.push_images(results);
             }
         }
     }
@@ -92,20 +93,38 @@ impl Wire<'_> {
         if text.is_empty() {
             return;
         }
-        match self.last_role() {
-            "user" => {
-                if let Some(Value::String(content)) = self.messages.last_mut().map(|message| &mut message["content"]) {
-                    content.push_str("\n\n");
-                    content.push_str(text);
-                }
-                return;
+        let last = self.messages.last_mut().filter(|message| message["role"] == "user");
+        match last.map(|message| &mut message["content"]) {
+            Some(Value::String(content)) => {
+                content.push_str("\n\n");
+                content.push_str(text);
             }
-            "tool" if !self.settings.user_after_tool => {
-                self.messages.push(json!({"role": "assistant", "content": BETWEEN}));
-            }
-            _ => {}
+            // Behind images; a text that follows another one there is a part of its own.
+            Some(Value::Array(parts)) => parts.push(text_part(text)),
+            Some(_) | None => self.begin_user(&json!(text)),
         }
-        self.messages.push(json!({"role": "user", "content": text}));
+    }
+
+    fn begin_user(&mut self, content: &Value) {
+        if self.last_role() == "tool" && !self.settings.user_after_tool {
+            self.messages.push(json!({"role": "assistant", "content": BETWEEN}));
+        }
+        self.messages.push(json!({"role": "user", "content": content}));
+    }
+
+    /// A result is a text in this format; its images stand behind all results, in a message of the user's.
+    fn push_images(&mut self, results: &[ResultMessage]) {
+        let mut parts = Vec::new();
+        for result in results.iter().filter(|result| !result.images.is_empty()) {
+            parts.push(text_part(&format!("Attached to the result of {}:", self.ids.valid(&result.call_id))));
+            for image in &result.images {
+                let url = format!("data:{};base64,{}", image.media_type, image.base64);
+                parts.push(json!({"type": "image_url", "image_url": {"url": url}}));
+            }
+        }
+        if !parts.is_empty() {
+            self.begin_user(&Value::Array(parts));
+        }
     }
 
     fn push_assistant(&mut self, message: &AssistantMessage) {
@@ -143,6 +162,10 @@ impl Wire<'_> {
         }
         Value::Object(wire)
     }
+}
+
+fn text_part(text: &str) -> Value {
+    json!({"type": "text", "text": text})
 }
 
 /// Puts reasoning and kept fields back where the service had them.

@@ -17,6 +17,7 @@ fn settings(url: &str) -> Settings {
     Settings {
         provider: "acme".to_owned(),
         url: format!("{url}/chat/completions"),
+        models_url: String::new(),
         key_variable: Some("ACME_API_KEY".to_owned()),
         key: Some("test-key-acme".to_owned()),
         user_after_tool: true,

@@ -27,17 +27,21 @@ impl<'a> Draft<'a> {
             .root
             .open_with(&temporary, flags, FILE_MODE)
             .map_err(|error| unwritable(folder, "cannot be written anew", &error))?;
-        let log = Log { file, history: History::default(), length: 0, synced: 0, broken: None };
+        let path = folder.root.path().join(&temporary);
+        let log = Log { file, path, history: History::checking(), length: 0, synced: 0, broken: None };
         Ok(Self { folder, temporary, log })
     }
 
     /// Takes a record over with the very bytes it was read from. The inner error says which invariant it would break;
     /// then nothing is written.
     pub fn keep(&mut self, bytes: &[u8], record: &Record) -> anyhow::Result<Result<(), String>> {
+        let end: &[u8] = if bytes.ends_with(b"\n") { b"" } else { b"\n" };
+        let before = self.log.history.offset();
         if let Err(violation) = self.log.history.apply(record) {
             return Ok(Err(violation));
         }
-        let end: &[u8] = if bytes.ends_with(b"\n") { b"" } else { b"\n" };
+        debug_assert_eq!(before, self.log.length, "the history knows where the next record begins");
+        self.log.history.skip((bytes.len() + end.len()) as u64);
         for bytes in [bytes, end] {
             let written = self.log.file.write_all(bytes);
             written.map_err(|error| unwritable(self.folder, "cannot be written anew", &error))?;

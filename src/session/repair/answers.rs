@@ -33,8 +33,7 @@ pub(super) fn add(
 ) -> anyhow::Result<Vec<Deed>> {
     let items = items(draft.history(), screening, pending, workspace);
     let result_bytes = draft.history().user().map_or(0, |user| user.settings.result_bytes);
-    let result_bytes = usize::try_from(result_bytes).unwrap_or(usize::MAX);
-    let mut budget = Budget { result_bytes, round_bytes: usize::MAX };
+    let mut budget = Budget::of_each(result_bytes);
     let events = append_all(draft.log_mut(), folder, &mut budget, items)?;
     let deed = |event| {
         let Event::ToolResult { call, status, .. } = event else { return None };

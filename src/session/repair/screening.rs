@@ -204,9 +204,11 @@ impl Screening {
                 }
             }
             Record::Notice(_) => self.notices.push(held),
+            // What it stands for is all there; it is only longer to send.
+            Record::Summary(_) => self.did(number, format!("{violation}; it is taken out, and what it covers counts")),
             Record::Session(_) | Record::TurnEnd(_) => self.did(number, format!("{violation}; it is taken out")),
             // Whatever it means, it breaks nothing.
-            Record::Unknown => {}
+            Record::Imported(_) | Record::Unknown => {}
         }
     }
 
@@ -251,6 +253,8 @@ fn call_id(record: &Record) -> Option<&str> {
         | Record::Assistant(_)
         | Record::TurnEnd(_)
         | Record::Notice(_)
+        | Record::Summary(_)
+        | Record::Imported(_)
         | Record::Unknown => None,
     }
 }

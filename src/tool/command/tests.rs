@@ -9,6 +9,8 @@ use crate::interrupt::{Cause, Interrupt};
 use crate::session::folder::SessionFolder;
 use crate::tool::Limits;
 
+static NO_DENIALS: crate::permission::ReadDenials = crate::permission::ReadDenials::NONE;
+
 struct Case {
     folder: tempfile::TempDir,
     workspace: Workspace,
@@ -48,6 +50,7 @@ impl Case {
             limits: &self.limits,
             withheld_variables: &self.withheld,
             fetch_verdict: &|_| crate::permission::HostVerdict::Asks,
+            read_denials: &NO_DENIALS,
             state: None,
         }
     }
@@ -134,14 +137,31 @@ fn a_call_is_assessed_by_what_it_runs_and_where() {
     let assessment = case.assess(&json!({"argv": argv, "cwd": "sub", "stdin": "in"})).expect("it can run");
     let summary = shlex::split(&assessment.summary).expect("a shell can read it");
     assert_eq!(summary, argv);
-    let access = CommandAccess { argv: argv.clone(), stdin: true, background: false, cwd_inside: true };
+    let access =
+        CommandAccess { argv: argv.clone(), stdin: true, background: false, cwd_inside: true, cwd_is_root: false };
     assert_eq!(assessment.accesses, [Access::Command(access)]);
     let preview = Preview::Command { argv, cwd: "sub".to_owned(), stdin: Some("in".to_owned()), background: false };
     assert_eq!(assessment.preview, preview);
 
+    let at_root = case.assess(&json!({"argv": ["ls"]})).expect("it can run");
+    let access = CommandAccess {
+        argv: vec!["ls".to_owned()],
+        stdin: false,
+        background: false,
+        cwd_inside: true,
+        cwd_is_root: true,
+    };
+    assert_eq!(at_root.accesses, [Access::Command(access)]);
+
     let outside = case.assess(&json!({"argv": ["ls"], "cwd": "/"})).expect("it can run");
     assert_eq!(outside.summary, "ls");
-    let access = CommandAccess { argv: vec!["ls".to_owned()], stdin: false, background: false, cwd_inside: false };
+    let access = CommandAccess {
+        argv: vec!["ls".to_owned()],
+        stdin: false,
+        background: false,
+        cwd_inside: false,
+        cwd_is_root: false,
+    };
     assert_eq!(outside.accesses, [Access::Command(access)]);
 }
 

@@ -114,7 +114,8 @@ fn outside_and_secret_folders_are_named_as_such() {
     let own = ReadAccess { path: std::path::PathBuf::new(), place: Place::Session, secret: false };
     assert_eq!(access("session:outputs"), Ok(vec![Access::Read(own)]));
     // Nobody is asked for what is not there, or is no folder.
-    let moot = |path: &str| scene.assess(&List::new(), &json!({"path": path})).unwrap().moot.map(|moot| moot.code);
+    let moot =
+        |path: &str| scene.assess(&List::new(), &json!({"path": path})).unwrap().moot.map(|moot| moot.refusal().code);
     assert_eq!(moot("../outside/x"), Some("not_found"));
     assert_eq!(moot("../outside/secret.txt"), Some("not_a_folder"));
     assert_eq!((moot("../outside"), moot("src/none")), (None, None));

@@ -95,6 +95,15 @@ pub fn paths(arguments: &Value) -> Vec<&str> {
     found
 }
 
+/// Whether an edit of a path that `names` means tells by its outcome what is in that file, or gives it another name.
+pub fn reveals(arguments: &Value, names: impl Fn(&str) -> bool) -> bool {
+    let edits = arguments.get("edits").and_then(Value::as_array);
+    edits.into_iter().flatten().take(EDITS_MAX).any(|edit| {
+        let tells = ["before", "move_to"].iter().any(|key| edit.get(key).is_some());
+        tells && edit.get("path").and_then(Value::as_str).is_some_and(&names)
+    })
+}
+
 fn form(number: usize, edit: EditArguments) -> Result<Edit, Refusal> {
     let EditArguments { path, before, after, content, delete, move_to } = edit;
     // `delete: false` says nothing: some services make models fill in every property.

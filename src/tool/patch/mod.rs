@@ -29,8 +29,8 @@ use std::path::Path;
 use serde_json::Value;
 
 use self::apply::{Content, FILE_BYTES_MAX, FileChange, all_of};
-use super::{Assessment, Effect, LeftFile, Outcome, Overlay, Preview, Refusal, Surroundings, Tool, Work};
-use crate::permission::{Access, WriteAccess};
+use super::{Assessment, Effect, LeftFile, Moot, Outcome, Overlay, Preview, Refusal, Surroundings, Tool, Work};
+use crate::permission::{Access, ReadAccess, WriteAccess};
 use crate::session::record::{Change, PlannedFile};
 use crate::workspace::{Kind, Location, Place, World, walk};
 
@@ -79,8 +79,12 @@ impl Tool for Patch {
     }
 
     fn assess(&self, arguments: &Value, world: &World, overlay: &Overlay) -> Result<Assessment, Refusal> {
-        let changes = changes(arguments, world, overlay)?;
-        let writes: Vec<WriteAccess> = changes.iter().map(|change| access(change, world, overlay)).collect();
+        let changes = match changes(arguments, world, overlay) {
+            Ok(changes) => changes,
+            Err(refusal) => return Ok(failing(arguments, refusal, world, overlay)),
+        };
+        let writes: Vec<WriteAccess> =
+            changes.iter().map(|change| access(&change.location, change.before.is_some(), world, overlay)).collect();
         let files: Vec<PlannedFile> = changes.iter().map(|change| change.planned.clone()).collect();
         let names: Vec<&str> = changes.iter().map(|change| change.location.shown.as_str()).collect();
         Ok(Assessment {
@@ -90,7 +94,7 @@ impl Tool for Patch {
                 files: files.clone(),
                 why: why(&writes, &changes),
             },
-            accesses: writes.into_iter().map(Access::Write).collect(),
+            accesses: accesses(arguments, writes, world),
             files,
             after: overlay_of(&changes),
             moot: None,
@@ -180,18 +184,69 @@ fn ensure_no_file_is_a_folder(changes: &[FileChange], overlay: &Overlay) -> Resu
     all_of(found).map_or(Ok(()), Err)
 }
 
-fn access(change: &FileChange, world: &World, overlay: &Overlay) -> WriteAccess {
-    let location = &change.location;
+/// A patch that does not fit the files as they are.
+fn failing(arguments: &Value, refusal: Refusal, world: &World, overlay: &Overlay) -> Assessment {
+    let locations = locations(arguments, world);
+    let has_file = |location: &Location| world.files.get(&location.absolute).is_some_and(|state| state.bytes.is_some());
+    let writes: Vec<WriteAccess> =
+        locations.iter().map(|location| access(location, has_file(location), world, overlay)).collect();
+    let names: Vec<&str> = locations.iter().map(|location| location.shown.as_str()).collect();
+    let is_veiled = locations.iter().any(|location| location.secret || location.place == Place::Outside);
+    Assessment {
+        summary: names.join(", "),
+        preview: Preview::Patch { diff: String::new(), files: Vec::new(), why: String::new() },
+        accesses: accesses(arguments, writes, world),
+        files: Vec::new(),
+        after: Overlay::new(),
+        moot: Some(if is_veiled { Moot::Veiled(refusal) } else { Moot::Plain(refusal) }),
+    }
+}
+
+/// What a patch touches, each file once, in the order first named; paths that lead nowhere are left out.
+fn locations<'w>(arguments: &Value, world: &'w World) -> Vec<&'w Location> {
+    let mut found: Vec<&Location> = Vec::new();
+    for written in edits::paths(arguments) {
+        if let Some(Ok(location)) = world.locations.get(written)
+            && !found.iter().any(|known| known.absolute == location.absolute)
+        {
+            found.push(location);
+        }
+    }
+    found
+}
+
+/// The writes, and the reads that come with them: whether a passage is there, and what a file is moved to hold, tells
+/// what is in it. That matters for secrets, and for what a rule keeps from being read.
+fn accesses(arguments: &Value, writes: Vec<WriteAccess>, world: &World) -> Vec<Access> {
+    let read = |location: &Location| {
+        let path = location.absolute.clone();
+        Access::Read(ReadAccess { path, place: location.place, secret: location.secret })
+    };
+    let is_told = |location: &Location| {
+        edits::reveals(
+            arguments,
+            |written| matches!(world.locations.get(written), Some(Ok(named)) if named.absolute == location.absolute),
+        )
+    };
+    let reads = locations(arguments, world)
+        .into_iter()
+        .filter(|location| world.read_denied.contains(&location.absolute) || (location.secret && is_told(location)))
+        .map(read);
+    reads.chain(writes.into_iter().map(Access::Write)).collect()
+}
+
+/// `has_file`: there is a file before the patch.
+fn access(location: &Location, has_file: bool, world: &World, overlay: &Overlay) -> WriteAccess {
     let state = world.files.get(&location.absolute);
     // The overlay has the file only if an earlier patch of the reply may write it; what counts is what it was before.
-    let revertible = match (&change.before, state) {
-        (None, _) => Err("it is a new file".to_owned()),
-        (Some(_), _) if location.place == Place::Outside => Err("it is outside the workspace".to_owned()),
-        (Some(_), Some(state)) if state.bytes.is_some() => state.revertible.clone(),
-        (Some(_), Some(_) | None) if overlay.contains_key(&location.absolute) => {
+    let revertible = match (has_file, state) {
+        (false, _) => Err("it is a new file".to_owned()),
+        (true, _) if location.place == Place::Outside => Err("it is outside the workspace".to_owned()),
+        (true, Some(state)) if state.bytes.is_some() => state.revertible.clone(),
+        (true, Some(_) | None) if overlay.contains_key(&location.absolute) => {
             Err("an earlier patch of the same reply makes it".to_owned())
         }
-        (Some(_), Some(_) | None) => Err("nothing is known of its content".to_owned()),
+        (true, Some(_) | None) => Err("nothing is known of its content".to_owned()),
     };
     let (revertible, why) = match revertible {
         Ok(how) => (Some(how), String::new()),

@@ -1,15 +1,30 @@
-//! What a patch that was killed in the middle left behind.
+//! What a patch, or its undoing, that was killed in the middle left behind.
 //!
 //! It tells and tidies; it neither finishes a patch nor takes it back.
 
 use std::collections::BTreeSet;
+use std::ffi::OsString;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use serde::{Deserialize, Serialize};
+
+use super::undo::Restoration;
 use super::write::{self, Places, State};
+use crate::session::folder::{FILE_MODE, SessionFolder};
 use crate::session::record::PlannedFile;
 use crate::workspace::Workspace;
-use crate::workspace::root::TEMPORARY_PREFIX;
+use crate::workspace::root::{Root, TEMPORARY_PREFIX};
+
+/// What stands in the session folder while files are put back: beside which a kill may leave temporary files.
+const TRACE: &str = "undo.json";
+const TRACE_BYTES_MAX: u64 = 8 * 1024 * 1024;
+
+#[derive(Serialize, Deserialize)]
+struct Trace {
+    /// As [`PlannedFile::path`].
+    paths: Vec<String>,
+}
 
 /// What became of a patch that was started and has no result.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -43,24 +58,55 @@ pub fn recover(files: &[PlannedFile], workspace: &Workspace) -> io::Result<Recov
 /// Removes the temporary files that a killed process left in the folders of these files; those of a process that still
 /// runs stay. Returns what it removed, as the paths of the files are given.
 pub fn clean_temporary_files(files: &[PlannedFile], workspace: &Workspace) -> io::Result<Vec<PathBuf>> {
+    clean_beside(files.iter().map(|file| file.path.as_str()), workspace)
+}
+
+/// Notes beside which files temporary ones are about to be made; before the first is. Under the session's lock.
+pub fn leave_trace(session: &SessionFolder, restorations: &[Restoration]) -> io::Result<()> {
+    let trace = Trace { paths: restorations.iter().map(|one| one.path.clone()).collect() };
+    session.root.replace(Path::new(TRACE), &serde_json::to_vec(&trace)?, FILE_MODE)
+}
+
+/// Removes what an undoing left that did not come to its end, if there was one, and then the trace of it. Under the
+/// session's lock.
+pub fn follow_trace(session: &SessionFolder, workspace: &Workspace) -> io::Result<()> {
+    let bytes = match session.root.read(Path::new(TRACE), TRACE_BYTES_MAX) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        bytes => bytes?,
+    };
+    // What is no trace leads nowhere; it goes as well.
+    if let Ok(trace) = serde_json::from_slice::<Trace>(&bytes) {
+        clean_beside(trace.paths.iter().map(String::as_str), workspace)?;
+    }
+    session.root.remove_file(Path::new(TRACE))
+}
+
+fn clean_beside<'p>(paths: impl Iterator<Item = &'p str>, workspace: &Workspace) -> io::Result<Vec<PathBuf>> {
     let places = Places::open(workspace)?;
-    let folders: BTreeSet<&Path> = files.iter().filter_map(|file| Path::new(&file.path).parent()).collect();
+    let folders: BTreeSet<&Path> = paths.filter_map(|path| Path::new(path).parent()).collect();
     let mut removed = Vec::new();
     for folder in folders {
         let Some(folder_path) = folder.to_str() else { continue };
         let (root, relative) = places.of(folder_path);
-        let names = match root.entries(relative) {
-            Ok(names) => names,
-            // The folder was never made, or is gone: then so are the files in it.
-            Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
-            Err(error) => return Err(error),
-        };
-        for name in names {
-            let Some(rest) = name.to_str().and_then(|name| name.strip_prefix(TEMPORARY_PREFIX)) else { continue };
-            if is_ours(rest) && !belongs_to_another_live_process(rest) {
-                root.remove_file(&relative.join(&name))?;
-                removed.push(folder.join(&name));
-            }
+        removed.extend(clean_folder(root, relative)?.into_iter().map(|name| folder.join(name)));
+    }
+    Ok(removed)
+}
+
+/// Removes the temporary files that killed processes left in one folder, and returns their names.
+pub fn clean_folder(root: &Root, relative: &Path) -> io::Result<Vec<OsString>> {
+    let names = match root.entries(relative) {
+        Ok(names) => names,
+        // The folder was never made, or is gone: then so are the files in it.
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(error) => return Err(error),
+    };
+    let mut removed = Vec::new();
+    for name in names {
+        let Some(rest) = name.to_str().and_then(|name| name.strip_prefix(TEMPORARY_PREFIX)) else { continue };
+        if is_ours(rest) && !belongs_to_another_live_process(rest) {
+            root.remove_file(&relative.join(&name))?;
+            removed.push(name);
         }
     }
     Ok(removed)

@@ -118,7 +118,7 @@ fn outside_and_secrets_are_named_as_such() {
         assert_eq!(assessed.accesses, [Access::Read(access)], "{written}");
         assert!(matches!(&assessed.preview, Preview::Read { why: said, .. } if said == why), "{written}");
     }
-    let moot = |path: &str| scene.assess(&read, &json!({"path": path})).unwrap().moot.map(|moot| moot.code);
+    let moot = |path: &str| scene.assess(&read, &json!({"path": path})).unwrap().moot.map(|moot| moot.refusal().code);
     assert_eq!(moot("../outside/none"), Some("not_found"));
     assert_eq!(moot(".env.none"), Some("not_found"));
     assert_eq!(moot("none"), None, "a call before it may still make it");

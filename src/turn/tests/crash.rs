@@ -18,6 +18,8 @@ use crate::session::record::{
 };
 use crate::tool::patch::recover::Recovery;
 use crate::turn::decisions::is_answered;
+use crate::turn::images::Images;
+use crate::turn::prompt::build_messages;
 use crate::turn::resume::repair_orphaned_tool_calls;
 
 const TOOLS: [&str; 5] = ["peek", "glance", "look", "poke", "prod"];
@@ -84,12 +86,17 @@ fn plot() -> impl Strategy<Value = Plot> {
     let fan_out = prop::collection::vec(fan_out, 5);
     let on_ask = prop_oneof![6 => Just(OnAsk::Suspend), 1 => Just(OnAsk::Deny), 1 => Just(OnAsk::Fail)];
     let limits = (1_u64..8, 2_u64..20, prop_oneof![1 => Just(false), 3 => Just(true)]);
+    // Past the first summary is due after about every round, past the last after some.
+    let compact = prop_oneof![2 => Just(0_u64), 1 => Just(1_u64), 1 => 150_u64..400];
+    let limits = (limits, compact);
     (replies, tools, fan_out, any::<bool>(), on_ask, 1_u64..5, limits).prop_map(
-        |(replies, tools, fan_out, strand, on_ask, concurrency, (calls_per_reply, max_tool_calls, unlimited))| {
+        |(replies, tools, fan_out, strand, on_ask, concurrency, (limits, compact))| {
+            let (calls_per_reply, max_tool_calls, unlimited) = limits;
             let mut plot = Plot::new(&[]).with(|settings| {
                 settings.trailing_reads = if strand { TrailingReads::Strand } else { TrailingReads::Carry };
                 settings.on_ask = on_ask;
                 settings.concurrency = concurrency;
+                settings.compact_at_tokens = compact;
                 if !unlimited {
                     settings.calls_per_reply = calls_per_reply;
                     settings.max_tool_calls = max_tool_calls;
@@ -251,11 +258,12 @@ fn in_force(house: &House, one: Move, before: &Disk) -> InForce {
 /// pending.json as it is when `kept` records are written. At most two states are possible, by the order of writes.
 fn pending_at(before: &InForce, after: &Disk, kept: usize, late: bool) -> Option<Vec<u8>> {
     let records = whole_records(after);
-    let mut history = History::default();
+    let lines = lines(after);
+    let mut history = History::whole();
     // How many records there are when it is removed.
     let mut removed_at = usize::MAX;
     for (index, record) in records.iter().enumerate() {
-        history.apply(record).unwrap();
+        history.apply_line(record, lines[index].len() as u64).unwrap();
         let count = index + 1;
         let over = if before.dropped {
             matches!(record, Record::TurnEnd(end) if end.status == TurnStatus::Dropped)
@@ -297,7 +305,8 @@ fn result_of(history: &History, id: &OperationId) -> Option<(ResultStatus, Optio
 /// What has its result is done, whatever died behind it.
 fn ensure_nothing_recorded_ran_again(house: &House, known: &[Record], (effects, reads): (usize, usize)) {
     let mut history = History::default();
-    for record in known {
+    // A summary covers what it covers; here all of it counts.
+    for record in known.iter().filter(|record| !matches!(record, Record::Summary(_))) {
         history.apply(record).unwrap();
     }
     for label in house.effects().iter().skip(effects).chain(house.reads().iter().skip(reads)) {
@@ -378,6 +387,7 @@ fn ensure_sound(house: &House, before: &Disk) {
         lines(before).into_iter().filter(|line| serde_json::from_slice::<Record>(line).is_ok()).flatten().collect();
     assert!(house.disk().log.unwrap().starts_with(&whole), "{:#?}", house.record_lines());
     let history = house.history();
+    ensure_loaded_alike(&house.loaded_history(), &history);
     let calls: Vec<(&ToolCall, &CallProgress)> =
         history.rounds().flat_map(|round| round.assistant.tool_calls.iter().zip(&round.calls)).collect();
     let place: HashMap<&str, usize> =
@@ -388,6 +398,20 @@ fn ensure_sound(house: &House, before: &Disk) {
     }
     ensure_nothing_ran_behind_what_asks(house, &place);
     ensure_results_in_order(house, before, &place);
+}
+
+/// Whoever begins at the last summary knows the same as whoever has read everything.
+fn ensure_loaded_alike(loaded: &History, whole: &History) {
+    assert_eq!(build_messages(loaded, Images::none()), build_messages(whole, Images::none()));
+    assert_eq!((loaded.turn(), loaded.next_round()), (whole.turn(), whole.next_round()));
+    assert_eq!((loaded.reply_count(), loaded.call_count()), (whole.reply_count(), whole.call_count()));
+    assert_eq!((loaded.spent(), loaded.spent_before_limits()), (whole.spent(), whole.spent_before_limits()));
+    assert_eq!((loaded.written(), loaded.fetched()), (whole.written(), whole.fetched()));
+    assert_eq!((loaded.turn_end(), loaded.user()), (whole.turn_end(), whole.user()));
+    assert_eq!(loaded.session_usage(), whole.session_usage());
+    assert_eq!((loaded.borders(), loaded.entries().len()), (whole.borders(), whole.entries().len()));
+    let (end, entries) = (loaded.entries().len(), loaded.summary());
+    assert_eq!((loaded.border(end), entries), (whole.border(end), whole.summary()));
 }
 
 fn ensure_effects_fit(house: &House, calls: &[(&ToolCall, &CallProgress)], place: &HashMap<&str, usize>) {

@@ -172,6 +172,11 @@ impl House {
     }
 
     pub(super) fn history(&self) -> History {
+        Log::read_whole(&self.session).unwrap().unwrap_or_default()
+    }
+
+    /// As an invocation loads it: from the last summary on.
+    pub(super) fn loaded_history(&self) -> History {
         Log::read(&self.session).unwrap().unwrap_or_default()
     }
 
@@ -353,6 +358,8 @@ impl House {
                 provider_name: "fake".to_owned(),
                 model_name: "model".to_owned(),
                 context_tokens: None,
+                takes_no_choice: true,
+                takes_images: false,
                 key_variables: Vec::new(),
             },
             rules: Rules::new(self.workspace.root.path(), rules),
@@ -393,6 +400,9 @@ impl Provider for Player {
     ) -> Result<Reply, ProviderError> {
         if let Err(fault) = check_pairs(request.messages) {
             self.ran.faults.lock().unwrap().push(fault);
+        }
+        if request.tool_choice_none {
+            return Ok(Reply { text: format!("summary of {}", request.messages.len()), ..of_calls(Vec::new()) });
         }
         let index = usize::try_from(request.replies_before).unwrap();
         Ok(self.replies.get(index).cloned().unwrap_or_else(|| of_calls(Vec::new())))

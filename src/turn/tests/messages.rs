@@ -8,6 +8,7 @@ use crate::session::history::History;
 use crate::session::record::{
     AssistantRecord, FORMAT, Record, ResultStatus, SessionRecord, ToolResultRecord, TurnSettings, Usage, UserRecord,
 };
+use crate::turn::images::Images;
 use crate::turn::prompt::build_messages;
 
 fn user(turn: u64) -> Record {
@@ -80,7 +81,7 @@ proptest! {
         for record in &records {
             history.apply(record).unwrap();
         }
-        let messages = build_messages(&history);
+        let messages = build_messages(&history, Images::none());
         prop_assert_eq!(check_pairs(&messages), Ok(()));
         for message in &messages {
             if let Message::Results(results) = message {

@@ -113,6 +113,31 @@ fn hooks_and_fsmonitor_do_not_run() {
 }
 
 #[test]
+fn bytes_that_git_has_lost_cannot_be_given_back() {
+    for format in ["sha1", "sha256"] {
+        let repository = Repository::new(format);
+        for path in ["kept", "lost", "emptied"] {
+            repository.write(path, path);
+        }
+        repository.git(&["add", "-A"]);
+        let length = if format == "sha1" { 40 } else { 64 };
+        let object = |path: &str| {
+            let name = blob_name(path.as_bytes(), length).unwrap();
+            repository.folder.path().join(".git/objects").join(&name[..2]).join(&name[2..])
+        };
+        fs_err::remove_file(object("lost")).unwrap();
+        repository.answers(&[
+            ("kept", "kept", HAS_IT),
+            ("lost", "lost", Err("git's index names these bytes, and git has lost them")),
+        ]);
+        fs_err::remove_file(object("emptied")).unwrap();
+        fs_err::write(object("emptied"), "").unwrap();
+        let files = [Candidate { path: Path::new("emptied"), bytes: b"emptied" }];
+        assert!(gives_back(repository.folder.path(), &files, &[])[0].is_err());
+    }
+}
+
+#[test]
 fn links_submodules_and_conflicts_are_no_files_of_git() {
     let repository = Repository::new("sha1");
     std::os::unix::fs::symlink("target", repository.folder.path().join("link")).unwrap();

@@ -20,7 +20,10 @@ fn location(folder: &Path) -> Location {
 /// The files that a walk shows, and what it tells.
 fn walked(folder: &Path) -> (Vec<String>, Vec<String>) {
     let location = location(folder);
-    let (walk, omissions) = walk::builder(&location, &Filter { hidden: true, glob: None, depth: None });
+    let (walk, omissions) = walk::builder(
+        &location,
+        &Filter { hidden: true, glob: None, depth: None, read_denials: crate::permission::ReadDenials::NONE },
+    );
     let shown = |entry: ignore::DirEntry| {
         let is_file = entry.file_type().is_some_and(|kind| kind.is_file());
         is_file.then(|| entry.path().strip_prefix(&location.absolute).unwrap().to_string_lossy().into_owned())

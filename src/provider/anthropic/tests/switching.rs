@@ -63,6 +63,7 @@ fn the_other_format_tells_nothing_of_this_ones() {
     let settings = openai::Settings {
         provider: "other".to_owned(),
         url: String::new(),
+        models_url: String::new(),
         key_variable: None,
         key: None,
         user_after_tool: true,

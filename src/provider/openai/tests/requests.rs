@@ -25,6 +25,7 @@ fn results(ids: &[&str]) -> Message {
         name: "read".to_owned(),
         content: format!("result of {id}"),
         is_error: false,
+        images: Vec::new(),
     };
     Message::Results(ids.iter().map(result).collect())
 }
@@ -66,6 +67,8 @@ fn a_whole_request_is_as_documented() {
         "messages": [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "a\n\nb"}],
     });
     let mut settings = settings("");
+    assert_eq!(body(&settings, &request).get("response_format"), None, "where it could break calls it is left out");
+    settings.dialect.takes_output_schema = true;
     assert_eq!(body(&settings, &request), expected);
     settings.dialect = Dialect { max_tokens_field: "max_completion_tokens", asks_for_usage: false, ..settings.dialect };
     let sent = body(&settings, &request);

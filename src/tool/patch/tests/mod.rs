@@ -28,6 +28,8 @@ use crate::workspace::{FileState, Workspace};
 const LIMITS: Limits = Limits { result_bytes: 32768, output_bytes: 1 << 30, command_timeout: Duration::from_secs(5) };
 
 /// A workspace in a temporary folder, beside the folder of a session.
+static NO_DENIALS: crate::permission::ReadDenials = crate::permission::ReadDenials::NONE;
+
 struct Case {
     folder: tempfile::TempDir,
     workspace: Workspace,
@@ -69,6 +71,7 @@ impl Case {
             limits: &LIMITS,
             withheld_variables: &[],
             fetch_verdict: &|_| crate::permission::HostVerdict::Asks,
+            read_denials: &NO_DENIALS,
             state: None,
         }
     }
@@ -80,7 +83,7 @@ impl Case {
     }
 
     fn assess(&self, edits: &Value) -> Result<Assessment, Refusal> {
-        Patch::new().assess(edits, &self.world(edits), &Overlay::new())
+        assess(edits, &self.world(edits), &Overlay::new())
     }
 
     fn run_as(&self, edits: &Value, files: &[PlannedFile]) -> Outcome {
@@ -139,4 +142,13 @@ fn plan(files: &[PlannedFile]) -> Vec<(&str, Change, bool, bool)> {
 
 fn tree(files: &[(&str, &str)]) -> BTreeMap<String, Vec<u8>> {
     files.iter().map(|(path, text)| ((*path).to_owned(), text.as_bytes().to_vec())).collect()
+}
+
+/// What a patch comes to; one that would fail as its refusal.
+fn assess(edits: &Value, world: &World, overlay: &Overlay) -> Result<Assessment, Refusal> {
+    let assessment = Patch::new().assess(edits, world, overlay)?;
+    match &assessment.moot {
+        Some(moot) => Err(moot.refusal().clone()),
+        None => Ok(assessment),
+    }
 }

@@ -232,17 +232,16 @@ fn what_asks_and_why() {
 fn patches_of_one_reply_stack() {
     let case = Case::new(&[("a", b"1\n"), ("b", b"1\n")]);
     let case = Case { written: BTreeMap::from([("a".to_owned(), apply::sha256_of(b"1\n"))]), ..case };
-    let tool = Patch::new();
     let first = edits(&json!([{"path": "a", "before": "1", "after": "2"}, {"path": "n", "content": "new\n"}]));
     let second = edits(&json!([{"path": "a", "before": "2", "after": "3"}]));
     let third = edits(&json!([{"path": "n", "before": "new", "after": "newer"}, {"path": "b", "delete": true}]));
-    let first = tool.assess(&first, &case.world(&first), &Overlay::new()).unwrap();
+    let first = assess(&first, &case.world(&first), &Overlay::new()).unwrap();
     let mut overlay = first.after.clone();
-    let second = tool.assess(&second, &case.world(&second), &overlay).unwrap();
+    let second = assess(&second, &case.world(&second), &overlay).unwrap();
     assert_eq!(second.files[0].sha256_before, first.files[0].sha256_after);
     assert!(matches!(&second.accesses[0], Access::Write(write) if write.revertible.is_some()));
     overlay.extend(second.after.clone());
-    let third_assessment = tool.assess(&third, &case.world(&third), &overlay).unwrap();
+    let third_assessment = assess(&third, &case.world(&third), &overlay).unwrap();
     assert_eq!(plan(&third_assessment.files), [("n", Change::Update, true, true), ("b", Change::Delete, true, false)]);
     let Access::Write(write) = &third_assessment.accesses[0] else { panic!("a write") };
     assert_eq!((&write.revertible, write.why.as_str()), (&None, "an earlier patch of the same reply makes it"));
@@ -251,13 +250,13 @@ fn patches_of_one_reply_stack() {
     overlay.extend(third_assessment.after);
     // Content that an earlier patch left may come from anywhere, and nobody has approved that patch yet.
     let missed = edits(&json!([{"path": "a", "before": "33", "after": "4"}]));
-    let refusal = tool.assess(&missed, &case.world(&missed), &overlay).unwrap_err();
+    let refusal = assess(&missed, &case.world(&missed), &overlay).unwrap_err();
     assert_eq!((refusal.code, refusal.detail), ("patch_mismatch", None));
     assert!(refusal.message.contains("may not be shown unasked"), "{}", refusal.message);
     let gone = edits(&json!([{"path": "b", "before": "1", "after": "2"}]));
-    assert_eq!(tool.assess(&gone, &case.world(&gone), &overlay).unwrap_err().code, "not_found");
+    assert_eq!(assess(&gone, &case.world(&gone), &overlay).unwrap_err().code, "not_found");
     let inside = edits(&json!([{"path": "n/x", "content": "1"}]));
-    assert_eq!(tool.assess(&inside, &case.world(&inside), &overlay).unwrap_err().code, "not_a_folder");
+    assert_eq!(assess(&inside, &case.world(&inside), &overlay).unwrap_err().code, "not_a_folder");
 }
 
 #[test]
@@ -340,7 +339,7 @@ fn a_file_that_is_not_read_is_not_taken_for_absent() {
             revertible: Err("it is too large".to_owned()),
         };
     }
-    assert_eq!(Patch::new().assess(&arguments, &world, &Overlay::new()).unwrap_err().code, "io_error");
+    assert_eq!(assess(&arguments, &world, &Overlay::new()).unwrap_err().code, "io_error");
 }
 
 fn file_named(name: &str) -> Location {
@@ -404,7 +403,7 @@ proptest! {
             revertible: Ok("git has it".to_owned()),
         };
         world.files.insert(PathBuf::from("/work/f"), state);
-        let found = Patch::new().assess(&edits(&json!(list)), &world, &Overlay::new()).expect("the edits fit");
+        let found = assess(&edits(&json!(list)), &world, &Overlay::new()).expect("the edits fit");
         let left = LeftFile { bytes: Arc::from(expected), executable: false };
         prop_assert_eq!(found.after.get(Path::new("/work/f")), Some(&Some(left)));
     }

@@ -51,7 +51,7 @@ pub struct Served {
 }
 
 /// Runs one call of an offered tool, until its own interrupt is raised.
-pub type Runner<'a> = dyn Fn(&str, Map<String, Value>, &Interrupt) -> Served + Sync + 'a;
+pub(super) type Runner<'a> = dyn Fn(&str, Map<String, Value>, &Interrupt) -> Served + Sync + 'a;
 
 /// A call of a client.
 struct Job {

@@ -85,7 +85,7 @@ impl Tool for McpTool {
 
     fn assess(&self, arguments: &Value, _world: &World, _overlay: &Overlay) -> Result<Assessment, Refusal> {
         Ok(Assessment {
-            summary: format!("{} {arguments}", self.name),
+            summary: arguments.to_string(),
             accesses: vec![Access::Tool],
             preview: Preview::Tool { arguments: arguments.clone() },
             files: Vec::new(),

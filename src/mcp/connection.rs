@@ -176,11 +176,9 @@ impl Connection {
                 }
             };
             for tool in page.tools {
-                let tool = ListedTool {
-                    name: tool.name.into_owned(),
-                    description: tool.description.unwrap_or_default().into_owned(),
-                    schema: Value::Object(Map::clone(&tool.input_schema)),
-                };
+                let schema = Value::Object(Map::clone(&tool.input_schema));
+                let description = tool.description.unwrap_or_default().into_owned();
+                let tool = ListedTool::new(tool.name.into_owned(), description, &schema);
                 if !tools.contains(&tool) {
                     tools.push(tool);
                 }

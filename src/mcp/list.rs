@@ -7,9 +7,11 @@ use std::io;
 use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
+use super::schema;
 use crate::config::McpConfig;
 use crate::session::folder::FILE_MODE;
 use crate::workspace::git::hex;
@@ -17,7 +19,7 @@ use crate::workspace::root::Root;
 
 /// The folder of the lists in the cache.
 pub(super) const CACHE: &str = "mcp";
-const FORMAT: u32 = 1;
+const FORMAT: u32 = 2;
 /// A larger file is no list that attini wrote.
 const LIST_BYTES_MAX: u64 = 64 * 1024 * 1024;
 /// How many names a warning about changes tells of each kind.
@@ -30,7 +32,40 @@ pub(super) struct ListedTool {
     #[serde(default)]
     pub(super) description: String,
     /// The schema of its arguments.
-    pub(super) schema: Value,
+    pub(super) schema: RawSchema,
+    /// Why no call could be validated against it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) unusable: Option<String>,
+}
+
+impl ListedTool {
+    pub(super) fn new(name: String, description: String, schema: &Value) -> Self {
+        let unusable = schema::check(schema).err();
+        Self { name, description, schema: RawSchema::of(schema), unusable }
+    }
+}
+
+/// A schema as its text: of most tools it is never read.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(transparent)]
+pub(super) struct RawSchema(Box<RawValue>);
+
+impl RawSchema {
+    fn of(schema: &Value) -> Self {
+        // A value is always written, and so is what takes its place.
+        Self(serde_json::value::to_raw_value(schema).unwrap_or_default())
+    }
+
+    /// What cannot be read fits no call either.
+    pub(super) fn read(&self) -> Value {
+        serde_json::from_str(self.0.get()).unwrap_or_default()
+    }
+}
+
+impl PartialEq for RawSchema {
+    fn eq(&self, other: &Self) -> bool {
+        self.0.get() == other.0.get() || self.read() == other.read()
+    }
 }
 
 /// How a server wants to be spoken to.
@@ -140,7 +175,7 @@ mod tests {
     use super::*;
 
     fn tool(name: &str, description: &str, schema: Value) -> ListedTool {
-        ListedTool { name: name.to_owned(), description: description.to_owned(), schema }
+        ListedTool::new(name.to_owned(), description.to_owned(), &schema)
     }
 
     fn server(word: &str) -> McpConfig {
@@ -163,11 +198,11 @@ mod tests {
         let path = folder.path().join(lists.file_of(&server("x")));
         assert_eq!(fs_err::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
 
-        for broken in ["", "{}", r#"{"format":2,"lifecycle":"handshake","tools":[]}"#] {
+        for broken in ["", "{}", r#"{"format":1,"lifecycle":"handshake","tools":[]}"#] {
             fs_err::write(&path, broken).unwrap();
             assert_eq!(lists.load(&server("x")), None, "{broken}");
         }
-        fs_err::write(&path, r#"{"format":1,"lifecycle":"stateless","tools":[],"later":1}"#).unwrap();
+        fs_err::write(&path, r#"{"format":2,"lifecycle":"stateless","tools":[],"later":1}"#).unwrap();
         assert_eq!(lists.load(&server("x")), Some(ToolList::new(Lifecycle::Stateless, Vec::new())));
         lists.forget(&server("x"));
         lists.forget(&server("x"));

@@ -160,7 +160,7 @@ fn tools_of(
                 warnings.push(format!("the tool {name} of the MCP server {server} is not offered: the name is taken"));
                 continue;
             }
-            if let Err(why) = schema::check(&tool.schema) {
+            if let Some(why) = &tool.unusable {
                 warnings.push(format!("the tool {name} of the MCP server {server} is not offered: {why}"));
                 continue;
             }

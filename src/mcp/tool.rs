@@ -2,14 +2,14 @@
 //!
 //! It counts as one with side effects, whatever its server says of it, and is judged by its name alone.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use serde_json::Value;
 
 use super::answer::{self, CallEnd};
 use super::asking;
-use super::list::ListedTool;
+use super::list::{ListedTool, RawSchema};
 use super::schema::{own_schema, wire_schema};
 use super::servers::Desk;
 use crate::permission::Access;
@@ -31,8 +31,9 @@ pub(super) struct McpTool {
     /// As the server names it.
     remote_name: String,
     description: String,
-    parameters: Value,
-    advertised: Value,
+    schema: RawSchema,
+    parameters: OnceLock<Value>,
+    advertised: OnceLock<Value>,
     timeout_s: u64,
     desk: Arc<Desk>,
 }
@@ -41,15 +42,15 @@ impl McpTool {
     /// `name`: as it is offered. The schema was found to be usable.
     pub(super) fn new(name: String, server: &str, listed: ListedTool, timeout_s: u64, desk: Arc<Desk>) -> Self {
         let description = crate::tool::output::shorten(&listed.description, DESCRIPTION_BYTES_MAX, None).into_owned();
-        let advertised = wire_schema(&listed.schema);
         Self {
             name,
             server: server.to_owned(),
             source: format!("mcp:{server}"),
             remote_name: listed.name,
             description,
-            advertised,
-            parameters: own_schema(listed.schema),
+            schema: listed.schema,
+            parameters: OnceLock::new(),
+            advertised: OnceLock::new(),
             timeout_s,
             desk,
         }
@@ -66,11 +67,11 @@ impl Tool for McpTool {
     }
 
     fn parameters(&self) -> &Value {
-        &self.parameters
+        self.parameters.get_or_init(|| own_schema(self.schema.read()))
     }
 
     fn advertised_parameters(&self) -> &Value {
-        &self.advertised
+        self.advertised.get_or_init(|| wire_schema(&self.schema.read()))
     }
 
     fn source(&self) -> &str {

@@ -5,6 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
+use std::sync::Arc;
 
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -49,8 +50,8 @@ struct Entry {
     name: String,
     server: String,
     description: String,
-    /// As JSON.
-    schema: String,
+    /// As JSON; made when it is asked for, as most never are.
+    schema: Box<dyn Fn() -> String + Send + Sync>,
 }
 
 /// What a query found: the tools to show, and what is to be said before them and behind them.
@@ -68,7 +69,7 @@ impl Catalogue {
                 name: tool.name().to_owned(),
                 server: server_of(tool).unwrap_or_default().to_owned(),
                 description: tool.description().trim().to_owned(),
-                schema: tool.advertised_parameters().to_string(),
+                schema: schema_of(tool),
             })
             .collect();
         entries.sort_by(|one, other| one.name.cmp(&other.name));
@@ -168,6 +169,19 @@ impl Catalogue {
         }
         let _ = write!(text, ". {} tools can be found; try fewer or other words.", self.entries.len());
         text
+    }
+}
+
+fn schema_of(tool: &RegisteredTool) -> Box<dyn Fn() -> String + Send + Sync> {
+    match &tool.fan_out {
+        Some((_, envelope)) => {
+            let text = envelope.to_string();
+            Box::new(move || text.clone())
+        }
+        None => {
+            let tool = Arc::clone(&tool.tool);
+            Box::new(move || tool.advertised_parameters().to_string())
+        }
     }
 }
 
@@ -279,7 +293,7 @@ fn told(found: &Found<'_>, bytes_max: usize) -> Outcome {
         if !entry.description.is_empty() {
             let _ = writeln!(part, "{}", entry.description);
         }
-        let _ = write!(part, "Schema of its arguments: {}", entry.schema);
+        let _ = write!(part, "Schema of its arguments: {}", (entry.schema)());
         if !fetched.is_empty() && bytes + part.len() > bytes_max {
             left.push(entry);
             continue;

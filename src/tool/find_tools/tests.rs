@@ -7,7 +7,12 @@ use super::{Catalogue, Entry, told};
 fn entry(name: &str, description: &str) -> Entry {
     let server = name.split("__").next().unwrap_or_default().to_owned();
     let schema = json!({"type": "object"}).to_string();
-    Entry { name: name.to_owned(), server, description: description.to_owned(), schema }
+    Entry {
+        name: name.to_owned(),
+        server,
+        description: description.to_owned(),
+        schema: Box::new(move || schema.clone()),
+    }
 }
 
 fn catalogue(tools: &[(&str, &str)]) -> Catalogue {
@@ -100,7 +105,7 @@ fn a_server_has_at_most_five_hits() {
 fn what_finds_no_room_does_not_count_as_seen() {
     let mut catalogue = small();
     for entry in &mut catalogue.entries {
-        entry.schema = Value::from("x".repeat(600)).to_string();
+        entry.schema = Box::new(|| Value::from("x".repeat(600)).to_string());
     }
     let outcome = told(&catalogue.find("hub").unwrap(), 1500);
     assert_eq!(outcome.fetched, ["hub__add_comment", "hub__create_issue"]);

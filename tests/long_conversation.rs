@@ -154,7 +154,8 @@ impl Conversation {
     fn take_turn(&mut self, number: usize) {
         let model = MODELS[self.lot.below(MODELS.len())];
         let prompt = format!("go {number}");
-        let tell = ["tell", "--model", model, prompt.as_str()];
+        let effort = EFFORTS[self.lot.below(EFFORTS.len())];
+        let tell = ["tell", "--model", model, "--reasoning-effort", effort, prompt.as_str()];
         let end = ENDS[self.lot.below(ENDS.len())];
         *self.ends.entry(end).or_default() += 1;
         if matches!(end, End::KilledBeforeReply | End::KilledInReply) {

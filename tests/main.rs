@@ -44,6 +44,7 @@ mod recipes;
 mod results;
 mod review;
 mod rules;
+mod services;
 mod sessions;
 mod show;
 mod states;

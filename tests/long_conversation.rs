@@ -11,7 +11,10 @@ use crate::support::{Case, Format, Latch, Reply, mark_rule, reply};
 
 const ROUNDS_MIN: usize = 200;
 const SEED: u64 = 20_010_203;
-const MODELS: [&str; 4] = ["openai/test-model", "anthropic/test-model", "openai/other-model", "anthropic/other-model"];
+/// Of Anthropic's, one that thinks by a budget and one that thinks as much as it likes.
+const MODELS: [&str; 4] =
+    ["openai/test-model", "anthropic/test-model", "openai/other-model", "anthropic/claude-opus-4-6"];
+const EFFORTS: [&str; 3] = ["none", "low", "high"];
 /// How often a request is sent at most.
 const TRIES_MAX: usize = 5;
 
@@ -165,7 +168,7 @@ impl Conversation {
             self.kill(&tell, held, &latch);
             return self.resume(model);
         }
-        for _ in 0..1 + self.lot.below(7) {
+        for _ in 0..=self.lot.below(7) {
             self.script_calls(model);
         }
         match end {

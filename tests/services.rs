@@ -31,7 +31,7 @@ fn ids_and_names_are_changed_on_the_wire_alone() {
         reply().text("done again"),
         reply().text("and here"),
     ]);
-    case.run(["tell", "-m", "mistral/test-model", "go"]).exit(0);
+    case.run(["tell", "-m", "mistral/mistral-test", "go"]).exit(0);
     let first = case.server().last_request();
     let ids: Vec<&str> = called(&first).iter().map(|call| call["id"].as_str().unwrap()).collect();
     assert!(ids.iter().all(|id| id.len() == 9 && id.bytes().all(|byte| byte.is_ascii_alphanumeric())), "{ids:?}");
@@ -41,7 +41,7 @@ fn ids_and_names_are_changed_on_the_wire_alone() {
     let name = called(&first)[1]["function"]["name"].as_str().unwrap();
     assert!(name.len() <= 64 && name.starts_with(&long[..50]), "{name}");
     // Another invocation says the same; another service gets what it takes.
-    case.run(["tell", "more"]).exit(0);
+    case.run(["tell", "-m", "mistral/mistral-test", "more"]).exit(0);
     assert_eq!(called(&case.server().last_request()), called(&first));
     case.run(["tell", "-m", "openai/test-model", "more"]).exit(0);
     assert_eq!(called(&case.server().last_request())[0]["id"], "call_00_long");
@@ -67,11 +67,11 @@ fn thoughts_go_to_their_own_model_and_the_field_to_all_where_it_is_wanted() {
     };
     case.run(["tell", "go"]).exit(0);
     assert_eq!(thoughts(), [json!("First.")]);
-    case.run(["tell", "-m", "deepseek/test-model", "--reasoning-effort", "max", "go"]).exit(0);
+    case.run(["tell", "-m", "deepseek/deepseek-test", "--reasoning-effort", "max", "go"]).exit(0);
     assert_eq!(thoughts(), ["", "", "Second."]);
     let body = case.server().last_request().body;
     assert_eq!((&body["thinking"], &body["reasoning_effort"]), (&json!({"type": "enabled"}), &json!("max")));
-    case.run(["tell", "-m", "deepseek/other-model", "go"]).exit(0);
+    case.run(["tell", "-m", "deepseek/deepseek-other", "go"]).exit(0);
     assert_eq!(thoughts(), ["", "", "", ""], "another model is another one's");
     case.run(["tell", "-m", "openai/test-model", "--reasoning-effort", "max", "go"]).exit(0);
     assert_eq!(thoughts(), [json!("First."), Value::Null, Value::Null, Value::Null, Value::Null]);

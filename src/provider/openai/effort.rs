@@ -29,7 +29,6 @@ pub(super) fn fields(
     };
     let is_off = effort == "none";
     Ok(match form {
-        Effort::AsGiven => Vec::new(),
         Effort::Words(words) => vec![("reasoning_effort", json!(nearest(words, rank)))],
         Effort::Object(words) => vec![("reasoning", json!({"effort": nearest(words, rank)}))],
         Effort::Switch if is_off => vec![("thinking", json!({"type": "disabled"}))],
@@ -43,7 +42,7 @@ pub(super) fn fields(
         Effort::ByModel if model.contains("qwen3") => {
             vec![("reasoning_effort", json!(if is_off { "none" } else { "default" }))]
         }
-        Effort::ByModel => Vec::new(),
+        Effort::ByModel | Effort::AsGiven => Vec::new(),
         Effort::Template if is_off => vec![("chat_template_kwargs", json!({"enable_thinking": false}))],
         Effort::Template => {
             let effort = nearest(GPT_OSS_WORDS, rank);

@@ -882,7 +882,10 @@ pub const ENVIRONMENT: &[(&str, &str)] = &[
          bytes; 8 that mix letters and digits, or letters of both cases; 12 of more than one word; or a beginning of sk-.",
     ),
     ("OPENAI_BASE_URL, ANTHROPIC_BASE_URL, DEEPSEEK_BASE_URL, ...", "The base address of each built-in provider."),
-    ("HTTPS_PROXY, NO_PROXY, SSL_CERT_FILE", "As curl takes them."),
+    (
+        "HTTPS_PROXY, http_proxy, ALL_PROXY, NO_PROXY, SSL_CERT_FILE, SSL_CERT_DIR, CURL_CA_BUNDLE",
+        "As curl takes them.",
+    ),
     ("XDG_CONFIG_HOME, XDG_STATE_HOME", "Where the user's own config and the list of trusted files are."),
 ];
 

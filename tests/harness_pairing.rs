@@ -197,6 +197,12 @@ fn with_result(change: impl Fn(&mut Value)) -> Value {
     request
 }
 
+/// The same with a budget for thinking.
+fn thinks(messages: &[Value]) -> Value {
+    let thinking = json!({"type": "enabled", "budget_tokens": 1024});
+    with(with(anthropic(messages), "max_tokens", 2048.into()), "thinking", thinking)
+}
+
 #[test]
 fn anthropic_histories_that_are_taken() {
     let text = json!({"type": "text", "text": "a task has ended"});
@@ -204,6 +210,7 @@ fn anthropic_histories_that_are_taken() {
     let result = json!({"type": "tool_result", "tool_use_id": "t1", "content": [{"type": "text", "text": "x"}]});
     let thinking = json!({"type": "thinking", "thinking": "hm", "signature": "c2ln"});
     let call = json!({"type": "tool_use", "id": "t1", "name": "read", "input": {}});
+    let (thought, used, adaptive) = (thinking.clone(), call.clone(), json!({"type": "adaptive"}));
     let taken = [
         ("plain", json!({"messages": [user("go")], "max_tokens": 32})),
         ("one round", anthropic(&[user("go"), uses(&["t1"]), results(&["t1"])])),
@@ -215,6 +222,11 @@ fn anthropic_histories_that_are_taken() {
         ("system", with(anthropic(&[user("go")]), "system", json!([{"type": "text", "text": "You are attini."}]))),
         ("an error result", with_result(|block| block["is_error"] = true.into())),
         ("tool choice none", with(anthropic(&[user("go")]), "tool_choice", json!({"type": "none"}))),
+        ("a budget", thinks(&[user("go")])),
+        ("a budget in mid-turn", thinks(&[user("go"), blocks("assistant", &[thought, used]), results(&["t1"])])),
+        ("a budget in the next turn", thinks(&[user("go"), uses(&["t1"]), results(&["t1"]), says("a"), user("b")])),
+        ("an effort", with(anthropic(&[user("go")]), "output_config", json!({"effort": "max"}))),
+        ("adaptive", with(anthropic(&[user("go"), uses(&["t1"]), results(&["t1"])]), "thinking", adaptive)),
     ];
     for (name, request) in taken {
         assert_eq!(check_anthropic(&request), Vec::<String>::new(), "{name}");
@@ -274,6 +286,14 @@ fn anthropic_histories_that_are_refused() {
         ("input_schema is not an object", with(anthropic(&[user("go")]), "tools", json!([{"name": "read"}]))),
         ("tool name \"a b\"", with(anthropic(&[user("go")]), "tools", json!([{"name": "a b"}]))),
         ("neither a known type", with(anthropic(&[user("go")]), "tool_choice", json!({"type": "tool", "name": "x"}))),
+        ("thinking in the middle", thinks(&[user("go"), uses(&["t1"]), results(&["t1"])])),
+        ("a budget of 1024", with(thinks(&[user("go")]), "max_tokens", 1024.into())),
+        ("a budget of 0", with(anthropic(&[user("go")]), "thinking", json!({"type": "enabled"}))),
+        ("of no known kind", with(anthropic(&[user("go")]), "thinking", json!({"type": "hard"}))),
+        ("a temperature beside", with(thinks(&[user("go")]), "temperature", 0.5.into())),
+        ("a forced call", with(thinks(&[user("go")]), "tool_choice", json!({"type": "any"}))),
+        ("does not take effort", with(anthropic(&[user("go")]), "output_config", json!({"effort": "none"}))),
+        ("does not take format", with(anthropic(&[user("go")]), "output_config", json!({"format": {}}))),
         ("5 cache breakpoints", anthropic(&[blocks("user", &vec![marked; 5])])),
         ("not ephemeral", anthropic(&[blocks("user", &[permanent])])),
     ];

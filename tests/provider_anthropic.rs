@@ -113,6 +113,7 @@ fn anthropic(server: &ModelServer) -> Box<dyn Provider> {
         url: format!("{}/v1/messages", server.anthropic_base_url()),
         key_variable: Some("ANTHROPIC_API_KEY".to_owned()),
         key: Some(ANTHROPIC_KEY.to_owned()),
+        takes_output_schema: true,
     };
     Box::new(Anthropic::new(Http::load("anthropic", &server.anthropic_base_url(), &|_| None).unwrap(), settings))
 }

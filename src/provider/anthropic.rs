@@ -19,7 +19,7 @@ use super::http::Http;
 use super::models::{self, Model};
 use super::retry::Schedule;
 use super::trouble::{Service, Trouble};
-use super::{Progress, Provider, ProviderError, Reply, Request, reading};
+use super::{Progress, Provider, ProviderError, Reply, Request, reading, wire};
 use crate::interrupt::Interrupt;
 
 /// The version of the format that is spoken.
@@ -45,6 +45,8 @@ pub struct Settings {
     /// The environment variable of the key, for hints.
     pub key_variable: Option<String>,
     pub key: Option<String>,
+    /// Whether those of its models that can are held to a JSON Schema for the answer.
+    pub takes_output_schema: bool,
 }
 
 pub struct Anthropic {
@@ -83,7 +85,10 @@ impl Provider for Anthropic {
         observe: &mut dyn FnMut(Progress<'_>),
     ) -> Result<Reply, ProviderError> {
         let body = request::body(&self.settings, request).map_err(|trouble| trouble.error)?.to_string().into_bytes();
-        self.schedule.run(&self.settings.provider, interrupt, observe, |observe| self.send(&body, interrupt, observe))
+        let send = |observe: &mut dyn FnMut(Progress<'_>)| self.send(&body, interrupt, observe);
+        let mut reply = self.schedule.run(&self.settings.provider, interrupt, observe, send)?;
+        wire::give_names_back(&mut reply.tool_calls, request);
+        Ok(reply)
     }
 
     fn models(

@@ -14,8 +14,10 @@ pub const CALLS_MAX: usize = 16 * 1024;
 /// What is kept of a name.
 pub const NAME_BYTES_MAX: usize = 1024;
 
-/// Fields of a call that its service wants back.
-const CALL_FIELDS_KEPT: [&str; 1] = ["extra_content"];
+/// Fields of a call that are understood. All others go back: their service may want them.
+const CALL_FIELDS_KNOWN: [&str; 6] = ["index", "id", "type", "function", "name", "arguments"];
+/// Most fields that are kept of a call.
+const FIELDS_KEPT_MAX: usize = 64;
 
 /// One piece of a call. Absent and empty texts are the same.
 #[derive(Debug, Clone, Copy, Default)]
@@ -112,7 +114,8 @@ impl Calls {
         open.nesting.push(piece.arguments);
         open.call.arguments.push_str(piece.arguments);
         for (key, value) in piece.source.into_iter().flatten() {
-            if CALL_FIELDS_KEPT.contains(&key.as_str()) && !value.is_null() {
+            let is_kept = open.call.kept.len() < FIELDS_KEPT_MAX && !CALL_FIELDS_KNOWN.contains(&key.as_str());
+            if is_kept && !value.is_null() {
                 open.call.kept.insert(key.clone(), value.clone());
             }
         }
@@ -409,7 +412,7 @@ mod tests {
         let value =
             json!({"id": "a", "function": {"name": "f", "arguments": "{}"}, "extra_content": extra, "other": 1});
         calls.push_value(&value).unwrap();
-        assert_eq!(calls.finish()[0].opaque, Some(json!({"extra_content": extra})));
+        assert_eq!(calls.finish()[0].opaque, Some(json!({"extra_content": extra, "other": 1})));
     }
 
     #[test]

@@ -38,6 +38,27 @@ pub struct Dialect {
     pub takes_no_choice: bool,
     /// Whether a JSON Schema for the answer may stand beside tools, and leaves calls possible.
     pub takes_output_schema: bool,
+    /// How it is told how hard to think.
+    pub effort: Effort,
+    /// Every message of the assistant's must say what was thought, be it nothing.
+    pub wants_reasoning: bool,
+}
+
+/// How a service of the Chat Completions format is told how hard to think.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Effort {
+    /// `reasoning_effort`, the word as it is: for services that nothing is known of.
+    AsGiven,
+    /// `reasoning_effort`, with these words.
+    Words(&'static [&'static str]),
+    /// `reasoning`, an object with the word; `OpenRouter`'s.
+    Object(&'static [&'static str]),
+    /// `DeepSeek`'s: `thinking` on or off, and how much of it.
+    Switch,
+    /// Groq's, where each family of models has its own words, and others have no such notion.
+    ByModel,
+    /// Arguments of the model's own template, which overlooks those that it does not know.
+    Template,
 }
 
 impl Dialect {
@@ -47,6 +68,8 @@ impl Dialect {
         nine_character_ids: false,
         takes_no_choice: true,
         takes_output_schema: false,
+        effort: Effort::AsGiven,
+        wants_reasoning: false,
     };
 }
 
@@ -83,7 +106,12 @@ pub const ENTRIES: [Entry; 11] = [
     Entry {
         takes_images: true,
         default_model: Some("gpt-5-mini"),
-        dialect: Dialect { max_tokens_field: "max_completion_tokens", takes_output_schema: true, ..Dialect::COMMON },
+        dialect: Dialect {
+            max_tokens_field: "max_completion_tokens",
+            takes_output_schema: true,
+            effort: Effort::Words(&["none", "minimal", "low", "medium", "high", "xhigh"]),
+            ..Dialect::COMMON
+        },
         context_tokens: OPENAI_CONTEXTS,
         ..hosted("openai", "https://api.openai.com/v1", ["OPENAI_BASE_URL", "OPENAI_API_KEY"])
     },
@@ -91,11 +119,14 @@ pub const ENTRIES: [Entry; 11] = [
         api: Api::Anthropic,
         takes_images: true,
         default_model: Some("claude-sonnet-4-5"),
+        dialect: Dialect { takes_output_schema: true, ..Dialect::COMMON },
         context_tokens: &[("claude-", 200_000)],
         ..hosted("anthropic", "https://api.anthropic.com", ["ANTHROPIC_BASE_URL", "ANTHROPIC_API_KEY"])
     },
     Entry {
         default_model: Some("deepseek-chat"),
+        // While it thinks it refuses a message of the assistant's without the field, whoever wrote it.
+        dialect: Dialect { effort: Effort::Switch, wants_reasoning: true, ..Dialect::COMMON },
         context_tokens: &[("deepseek-", 128_000)],
         ..hosted("deepseek", "https://api.deepseek.com", ["DEEPSEEK_BASE_URL", "DEEPSEEK_API_KEY"])
     },
@@ -103,13 +134,18 @@ pub const ENTRIES: [Entry; 11] = [
         takes_images: true,
         default_model: Some("openai/gpt-5-mini"),
         // It drops the field for models that cannot heed it.
-        dialect: Dialect { takes_output_schema: true, ..Dialect::COMMON },
+        dialect: Dialect {
+            takes_output_schema: true,
+            effort: Effort::Object(&["none", "minimal", "low", "medium", "high", "xhigh"]),
+            ..Dialect::COMMON
+        },
         context_tokens: &[("openai/gpt-5", 400_000), ("anthropic/claude-", 200_000)],
         ..hosted("openrouter", "https://openrouter.ai/api/v1", ["OPENROUTER_BASE_URL", "OPENROUTER_API_KEY"])
     },
     Entry {
         takes_images: true,
         default_model: Some("gemini-2.5-flash"),
+        dialect: Dialect { effort: Effort::Words(&["none", "minimal", "low", "medium", "high"]), ..Dialect::COMMON },
         context_tokens: &[("gemini-", 1_048_576)],
         ..hosted(
             "gemini",
@@ -120,20 +156,36 @@ pub const ENTRIES: [Entry; 11] = [
     Entry {
         default_model: Some("mistral-medium-latest"),
         // It reports usage without being asked, and refuses fields that it does not know.
-        dialect: Dialect { asks_for_usage: false, nine_character_ids: true, ..Dialect::COMMON },
+        dialect: Dialect {
+            asks_for_usage: false,
+            nine_character_ids: true,
+            effort: Effort::Words(&["none", "high"]),
+            ..Dialect::COMMON
+        },
         ..hosted("mistral", "https://api.mistral.ai/v1", ["MISTRAL_BASE_URL", "MISTRAL_API_KEY"])
     },
     Entry {
         default_model: Some("openai/gpt-oss-120b"),
+        dialect: Dialect { effort: Effort::ByModel, ..Dialect::COMMON },
         ..hosted("groq", "https://api.groq.com/openai/v1", ["GROQ_BASE_URL", "GROQ_API_KEY"])
     },
     Entry {
         // It overlooks the tool choice.
-        dialect: Dialect { takes_no_choice: false, ..Dialect::COMMON },
+        dialect: Dialect {
+            takes_no_choice: false,
+            effort: Effort::Words(&["none", "low", "medium", "high"]),
+            ..Dialect::COMMON
+        },
         ..local("ollama", "http://127.0.0.1:11434/v1", ["OLLAMA_BASE_URL", "OLLAMA_API_KEY"])
     },
-    local("llamacpp", "http://127.0.0.1:8080/v1", ["LLAMACPP_BASE_URL", "LLAMACPP_API_KEY"]),
-    local("vllm", "http://127.0.0.1:8000/v1", ["VLLM_BASE_URL", "VLLM_API_KEY"]),
+    Entry {
+        dialect: Dialect { effort: Effort::Template, ..Dialect::COMMON },
+        ..local("llamacpp", "http://127.0.0.1:8080/v1", ["LLAMACPP_BASE_URL", "LLAMACPP_API_KEY"])
+    },
+    Entry {
+        dialect: Dialect { effort: Effort::Words(&["none", "low", "medium", "high"]), ..Dialect::COMMON },
+        ..local("vllm", "http://127.0.0.1:8000/v1", ["VLLM_BASE_URL", "VLLM_API_KEY"])
+    },
     Entry { api: Api::Scripted, ..local("scripted", "", ["", ""]) },
 ];
 

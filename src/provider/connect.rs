@@ -198,6 +198,7 @@ fn load_anthropic(name: &str, resolved: &Resolved, variable: Variable<'_>) -> an
             models_url: endpoint(base_url, "/v1/models"),
             key_variable: resolved.key_variable.clone(),
             key,
+            takes_output_schema: resolved.dialect.takes_output_schema,
         },
     ))
 }

@@ -11,6 +11,7 @@ mod connect;
 pub mod http;
 pub mod models;
 pub mod openai;
+mod output_schema;
 mod reading;
 pub mod recorded;
 pub mod retry;

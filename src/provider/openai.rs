@@ -2,6 +2,7 @@
 //!
 //! Here is the exchange; what is sent is built in `request`, what comes is read in `reply`.
 
+mod effort;
 mod reply;
 mod request;
 
@@ -22,7 +23,7 @@ use super::http::Http;
 use super::models::{self, Model};
 use super::retry::Schedule;
 use super::trouble::{Service, Trouble};
-use super::{Progress, Provider, ProviderError, Reply, Request, reading};
+use super::{Progress, Provider, ProviderError, Reply, Request, reading, wire};
 use crate::interrupt::Interrupt;
 
 /// Where services put what a model thought, in the order looked at.
@@ -87,8 +88,11 @@ impl Provider for OpenAi {
         interrupt: &Interrupt,
         observe: &mut dyn FnMut(Progress<'_>),
     ) -> Result<Reply, ProviderError> {
-        let body = request::body(&self.settings, request).to_string().into_bytes();
-        self.schedule.run(&self.settings.provider, interrupt, observe, |observe| self.send(&body, interrupt, observe))
+        let body = request::body(&self.settings, request).map_err(|trouble| trouble.error)?.to_string().into_bytes();
+        let send = |observe: &mut dyn FnMut(Progress<'_>)| self.send(&body, interrupt, observe);
+        let mut reply = self.schedule.run(&self.settings.provider, interrupt, observe, send)?;
+        wire::give_names_back(&mut reply.tool_calls, request);
+        Ok(reply)
     }
 
     fn models(

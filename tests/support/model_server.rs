@@ -203,6 +203,8 @@ impl Drop for ModelServer {
 /// One connection, for as long as both sides keep it.
 fn serve(stream: TcpStream, connection: usize, shared: &Shared) {
     let Ok(mut writer) = stream.try_clone() else { return };
+    // Otherwise each piece waits until the one before is acknowledged, which takes its time.
+    let _ = writer.set_nodelay(true);
     let mut reader = BufReader::new(stream);
     loop {
         match read_request(&mut reader) {

@@ -29,6 +29,7 @@ pub(crate) fn check_anthropic(request: &Value) -> Vec<String> {
         }
         Some(_) => found.push("system is blank, or not a text or text blocks".to_owned()),
     }
+    check_thinking(request, &mut found);
     check_tools(request, &mut found);
     match request["messages"].as_array() {
         Some(messages) if !messages.is_empty() => check_messages(messages, &mut found),
@@ -36,6 +37,57 @@ pub(crate) fn check_anthropic(request: &Value) -> Vec<String> {
     }
     check_breakpoints(request, &mut found);
     found
+}
+
+/// What is said of thinking, effort and form, and what may not stand beside it.
+fn check_thinking(request: &Value, found: &mut Vec<String>) {
+    let thinking = &request["thinking"];
+    let mode = thinking["type"].as_str();
+    match mode {
+        Some("enabled") => {
+            let budget = thinking["budget_tokens"].as_u64().unwrap_or(0);
+            if budget < 1024 || budget >= request["max_tokens"].as_u64().unwrap_or(0) {
+                found.push(format!("a budget of {budget} tokens for thinking"));
+            }
+            if !thinks_from_the_start(request) {
+                found.push("thinking in the middle of a turn that began without".to_owned());
+            }
+        }
+        Some("adaptive") if thinking.get("budget_tokens").is_none() => {}
+        Some("disabled") => {}
+        _ if thinking.is_null() => {}
+        _ => found.push("thinking of no known kind".to_owned()),
+    }
+    if matches!(mode, Some("enabled" | "adaptive")) {
+        if request.get("temperature").is_some_and(|value| value.as_f64() != Some(1.0)) {
+            found.push("a temperature beside thinking".to_owned());
+        }
+        if matches!(request["tool_choice"]["type"].as_str(), Some("any" | "tool")) {
+            found.push("a forced call beside thinking".to_owned());
+        }
+    }
+    for (key, value) in request["output_config"].as_object().into_iter().flatten() {
+        let is_known = match key.as_str() {
+            "effort" => matches!(value.as_str(), Some("low" | "medium" | "high" | "xhigh" | "max")),
+            "format" => value["type"] == "json_schema" && value["schema"]["additionalProperties"] == false,
+            _ => false,
+        };
+        if !is_known {
+            found.push(format!("output_config does not take {key} {value}"));
+        }
+    }
+}
+
+/// Whether the assistant's turn that is under way, if one is, began with a thought.
+fn thinks_from_the_start(request: &Value) -> bool {
+    let messages = request["messages"].as_array().map_or(&[][..], Vec::as_slice);
+    let speaks = |message: &Value| match &message["content"] {
+        Value::Array(blocks) => blocks.iter().any(|block| block["type"] != "tool_result"),
+        _ => true,
+    };
+    let begins = messages.iter().rposition(|message| message["role"] == "user" && speaks(message));
+    let first = messages.get(begins.map_or(0, |index| index + 1));
+    first.is_none_or(|first| matches!(first["content"][0]["type"].as_str(), Some("thinking" | "redacted_thinking")))
 }
 
 fn check_tools(request: &Value, found: &mut Vec<String>) {

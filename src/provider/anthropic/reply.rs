@@ -204,7 +204,9 @@ impl<'a> ReplySoFar<'a> {
     fn opaque(&self, is_paused: bool) -> Option<Value> {
         let kinds: Vec<&str> = self.blocks.iter().map(Block::kind).collect();
         let texts = kinds.iter().take_while(|kind| **kind == "text").count();
-        if !is_paused && kinds[texts..].iter().all(|kind| *kind == "tool_use") {
+        let has_fields =
+            self.blocks.iter().any(|block| block.kind() == "tool_use" && block.call_fields().next().is_some());
+        if !is_paused && !has_fields && kinds[texts..].iter().all(|kind| *kind == "tool_use") {
             return None;
         }
         let blocks: Vec<Value> = self.blocks.iter().map(Block::kept).collect();
@@ -319,9 +321,19 @@ impl Block {
         }
     }
 
+    /// What the service says of a call besides what every call has. Breakpoints are set by the one who asks.
+    fn call_fields(&self) -> impl Iterator<Item = (&String, &Value)> {
+        let known = ["type", "id", "name", "input", "cache_control"];
+        self.fields.iter().filter(move |(key, value)| !known.contains(&key.as_str()) && !value.is_null())
+    }
+
     fn kept(&self) -> Value {
         match self.kind() {
-            "tool_use" => return json!({"type": "tool_use"}),
+            "tool_use" => {
+                let kind = ("type".to_owned(), json!("tool_use"));
+                let fields = self.call_fields().map(|(key, value)| (key.clone(), value.clone()));
+                return Value::Object([kind].into_iter().chain(fields).collect());
+            }
             "text" => return json!({"type": "text", TEXT_BYTES: surrogate::join(self.text()).len()}),
             _ => {}
         }

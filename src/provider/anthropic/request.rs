@@ -5,8 +5,9 @@
 
 use serde_json::{Map, Value, json};
 
-use super::thinking::{budget, default_max_tokens, is_thinking, may_think};
+use super::thinking::{Thinking, Version, default_max_tokens, is_thinking, may_think};
 use super::{BLOCKS, PAUSED, Settings, TEXT_BYTES};
+use crate::provider::output_schema;
 use crate::provider::trouble::Trouble;
 use crate::provider::wire::{GO_ON, IdForm, Ids, object_of, valid_name};
 use crate::provider::{AdvertisedTool, AssistantMessage, Image, Message, Request, ResultMessage};
@@ -23,22 +24,27 @@ pub(super) fn body(settings: &Settings, request: &Request<'_>) -> Result<Value, 
     let max_tokens = request.max_tokens.unwrap_or_else(|| default_max_tokens(request.model));
     let mut messages = messages(settings, request);
     let tools = tools(request);
-    let budget = budget(&settings.provider, request.reasoning_effort, max_tokens)?.filter(|_| may_think(&messages));
+    let thinking = Thinking::of(&settings.provider, request.model, request.reasoning_effort, max_tokens)?;
+    let thinking = thinking.filter(|thinking| matches!(thinking, Thinking::Adaptive(_)) || may_think(&messages));
+    let output_config = output_config(settings, request, thinking, &messages);
     set_breakpoints(&mut messages);
     let mut body = Map::new();
     let mut set = |key: &str, value: Value| body.insert(key.to_owned(), value);
     set("model", json!(request.model));
     set("stream", json!(true));
     set("max_tokens", json!(max_tokens));
-    match (budget, request.temperature) {
+    match (thinking, request.temperature) {
         // The service takes no temperature beside thinking.
-        (Some(budget), _) => {
-            set("thinking", json!({"type": "enabled", "budget_tokens": budget}));
+        (Some(thinking), _) => {
+            set("thinking", thinking.field());
         }
         (None, Some(temperature)) => {
             set("temperature", json!(temperature));
         }
         (None, None) => {}
+    }
+    if !output_config.is_empty() {
+        set("output_config", Value::Object(output_config));
     }
     if !request.system.trim().is_empty() {
         let mut block = json!({"type": "text", "text": request.system});
@@ -53,6 +59,28 @@ pub(super) fn body(settings: &Settings, request: &Request<'_>) -> Result<Value, 
     }
     set("messages", Value::Array(messages));
     Ok(Value::Object(body))
+}
+
+/// How hard the model is to try, and the form of its answer. A message that goes on cannot be held to a form.
+fn output_config(
+    settings: &Settings,
+    request: &Request<'_>,
+    thinking: Option<Thinking>,
+    messages: &[Value],
+) -> Map<String, Value> {
+    let mut config = Map::new();
+    if let Some(Thinking::Adaptive(effort)) = thinking {
+        config.insert("effort".to_owned(), json!(effort));
+    }
+    let goes_on = messages.last().is_some_and(|message| message["role"] == "assistant");
+    let takes_schema = settings.takes_output_schema
+        && !goes_on
+        && Version::of(request.model).is_some_and(Version::takes_output_schema);
+    let schema = request.output_schema.filter(|_| takes_schema).and_then(output_schema::enforceable);
+    if let Some(schema) = schema {
+        config.insert("format".to_owned(), json!({"type": "json_schema", "schema": schema}));
+    }
+    config
 }
 
 /// The tools that are offered. Where there are none, those that the history speaks of: the service takes no call or
@@ -213,7 +241,7 @@ impl Wire<'_> {
         for block in kept {
             match block["type"].as_str() {
                 Some("text") => blocks.extend(texts.next().and_then(text_block)),
-                Some("tool_use") => blocks.extend(calls.next().map(|call| self.call(call))),
+                Some("tool_use") => blocks.extend(calls.next().map(|call| with_fields(self.call(call), block))),
                 // What came without its signature, or without content, would be refused.
                 Some("thinking") if is_empty(&block["signature"]) || !block["thinking"].is_string() => {}
                 Some("redacted_thinking") if is_empty(&block["data"]) => {}
@@ -230,6 +258,16 @@ impl Wire<'_> {
         let input = object_of(&call.arguments).map(|(object, _)| object).unwrap_or_default();
         json!({"type": "tool_use", "id": self.ids.valid(&call.id), "name": valid_name(&call.name), "input": input})
     }
+}
+
+/// Adds what the service said of a call besides what every call has.
+fn with_fields(mut call: Value, kept: &Value) -> Value {
+    if let (Some(call), Some(kept)) = (call.as_object_mut(), kept.as_object()) {
+        for (key, value) in kept {
+            call.entry(key).or_insert_with(|| value.clone());
+        }
+    }
+    call
 }
 
 /// The message's text, a part for each text among the blocks. Where they do not fit together any more, as when a key

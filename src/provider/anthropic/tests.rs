@@ -21,6 +21,7 @@ fn settings(url: &str) -> Settings {
         models_url: String::new(),
         key_variable: Some("ACME_API_KEY".to_owned()),
         key: Some("test-key-acme".to_owned()),
+        takes_output_schema: true,
     }
 }
 

@@ -18,8 +18,25 @@ use crate::session::record::Usage;
 const TAIL_SECONDS_MAX: u64 = 10;
 /// The finish reason of a reply whose text came as a refusal.
 const REFUSAL: &str = "refusal";
-/// Fields of a message that the service wants back.
-const MESSAGE_FIELDS_KEPT: [&str; 2] = ["reasoning_details", "extra_content"];
+/// Fields of a message that are understood, or that say something of the reply alone. All others go back: their
+/// service may want them.
+const MESSAGE_FIELDS_NOT_KEPT: [&str; 13] = [
+    "role",
+    "content",
+    "tool_calls",
+    "function_call",
+    "refusal",
+    "reasoning_content",
+    "reasoning",
+    "annotations",
+    "audio",
+    "images",
+    "logprobs",
+    "token_ids",
+    "prefix",
+];
+/// Most fields that are kept of a message.
+const FIELDS_KEPT_MAX: usize = 64;
 
 /// A reply that is coming in.
 pub(super) struct ReplySoFar<'a> {
@@ -99,8 +116,8 @@ impl<'a> ReplySoFar<'a> {
             self.refused = true;
             self.push_text(refusal, observe);
         }
-        for field in MESSAGE_FIELDS_KEPT {
-            if let Some(value) = message.get(field).filter(|value| !value.is_null()) {
+        for (field, value) in message {
+            if !value.is_null() && !MESSAGE_FIELDS_NOT_KEPT.contains(&field.as_str()) {
                 keep(&mut self.kept, field, value);
             }
         }
@@ -254,10 +271,13 @@ fn is_error(value: Option<&Value>) -> bool {
     }
 }
 
-/// Keeps a field that may come in pieces: lists are put together, all else is replaced.
+/// Keeps a field that may come in pieces: lists and texts are put together, all else is replaced.
 fn keep(kept: &mut Map<String, Value>, field: &str, value: &Value) {
+    let is_full = kept.len() == FIELDS_KEPT_MAX;
     match (kept.get_mut(field), value) {
         (Some(Value::Array(items)), Value::Array(more)) => more.iter().for_each(|item| keep_item(items, item)),
+        (Some(Value::String(text)), Value::String(more)) => text.push_str(more),
+        (None, _) if is_full => {}
         _ => {
             kept.insert(field.to_owned(), value.clone());
         }

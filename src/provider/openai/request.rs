@@ -5,7 +5,9 @@
 
 use serde_json::{Map, Value, json};
 
-use super::{CONTENT_PARTS, KEPT, REASONING_FIELD, REASONING_FIELDS, Settings};
+use super::{CONTENT_PARTS, KEPT, REASONING_FIELD, REASONING_FIELDS, Settings, effort};
+use crate::provider::output_schema;
+use crate::provider::trouble::Trouble;
 use crate::provider::wire::{GO_ON, IdForm, Ids, object_of, valid_name};
 use crate::provider::{AdvertisedTool, AssistantMessage, Message, Request, ResultMessage};
 use crate::session::record::ToolCall;
@@ -14,8 +16,11 @@ use crate::session::record::ToolCall;
 const BETWEEN: &str = "I have the results.";
 
 /// The body of a request.
-pub(in crate::provider) fn body(settings: &Settings, request: &Request<'_>) -> Value {
+pub(in crate::provider) fn body(settings: &Settings, request: &Request<'_>) -> Result<Value, Trouble> {
     let mut body = Map::new();
+    let effort = request
+        .reasoning_effort
+        .map(|effort| effort::fields(&settings.provider, settings.dialect.effort, request.model, effort));
     let mut set = |key: &str, value: Value| body.insert(key.to_owned(), value);
     set("model", json!(request.model));
     set("stream", json!(true));
@@ -28,11 +33,11 @@ pub(in crate::provider) fn body(settings: &Settings, request: &Request<'_>) -> V
     if let Some(temperature) = request.temperature {
         set("temperature", json!(temperature));
     }
-    if let Some(effort) = request.reasoning_effort {
-        set("reasoning_effort", json!(effort));
+    for (key, value) in effort.transpose()?.unwrap_or_default() {
+        set(key, value);
     }
     if let Some(schema) = request.output_schema.filter(|_| settings.dialect.takes_output_schema) {
-        set("response_format", json!({"type": "json_schema", "json_schema": {"name": "answer", "schema": schema}}));
+        set("response_format", response_format(schema));
     }
     if !request.tools.is_empty() {
         set("tools", request.tools.iter().map(tool).collect());
@@ -41,7 +46,16 @@ pub(in crate::provider) fn body(settings: &Settings, request: &Request<'_>) -> V
         }
     }
     set("messages", Value::Array(messages(settings, request)));
-    Value::Object(body)
+    Ok(Value::Object(body))
+}
+
+/// The service enforces a schema only if it is told to, and then refuses those that it cannot enforce.
+fn response_format(schema: &Value) -> Value {
+    let format = match output_schema::enforceable(schema).filter(output_schema::is_strict) {
+        Some(schema) => json!({"name": "answer", "strict": true, "schema": schema}),
+        None => json!({"name": "answer", "schema": schema}),
+    };
+    json!({"type": "json_schema", "json_schema": format})
 }
 
 fn tool(tool: &AdvertisedTool) -> Value {
@@ -140,6 +154,9 @@ impl Wire<'_> {
         let mut wire = Map::from_iter([("role".to_owned(), json!("assistant")), ("content".to_owned(), content)]);
         if is_own && let Some(opaque) = &message.opaque {
             give_back(&mut wire, message, opaque);
+        }
+        if self.settings.dialect.wants_reasoning {
+            wire.entry(REASONING_FIELDS[0]).or_insert_with(|| json!(""));
         }
         if !message.tool_calls.is_empty() {
             let calls = message.tool_calls.iter().map(|call| self.call(call, is_own)).collect();

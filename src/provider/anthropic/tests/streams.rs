@@ -51,7 +51,14 @@ fn cases() -> Vec<((&'static str, &'static str), Reply)> {
                 ]}),
             ),
         ),
-        (stream!("calls-at-once"), reply("", at_once, "tool_use", [20, 9, 0])),
+        (
+            stream!("calls-at-once"),
+            with_opaque(
+                reply("", at_once, "tool_use", [20, 9, 0]),
+                "",
+                json!({"blocks": [{"type": "tool_use", "caller": {"type": "direct"}}, {"type": "tool_use"}]}),
+            ),
+        ),
         (
             stream!("server-tool"),
             with_opaque(
@@ -302,4 +309,32 @@ fn one_object_says_the_same_as_a_stream() {
     let mut so_far = ReplySoFar::new(SERVICE);
     let error = json!({"type": "error", "error": {"type": "overloaded_error", "message": "Overloaded"}});
     assert!(so_far.push_object(&error, &mut |_| ()).unwrap_err().again);
+}
+
+#[test]
+fn what_a_service_says_of_its_calls_comes_back_to_it() {
+    let caller = json!({"type": "direct"});
+    let start = json!({"type": "content_block_start", "index": 0, "content_block": {
+        "type": "tool_use", "id": "toolu_01", "name": "read", "input": {}, "caller": caller, "cache_control": {"type": "x"},
+    }});
+    let reply = events(&[start, ending("tool_use")]).unwrap();
+    assert_eq!(reply.opaque, Some(json!({"blocks": [{"type": "tool_use", "caller": caller}]})));
+    let message = Message::Assistant(AssistantMessage {
+        provider: "acme".to_owned(),
+        model: "m".to_owned(),
+        text: String::new(),
+        reasoning: String::new(),
+        tool_calls: reply.tool_calls.clone(),
+        opaque: reply.opaque,
+    });
+    let results = Message::Results(vec![super::result("toolu_01", "one", false)]);
+    let list = [super::user("a"), message, results];
+    let sent = |model| {
+        let request = Request { model, messages: &list, ..Request::default() };
+        request::body(&settings(""), &request).unwrap()["messages"][1]["content"][0].take()
+    };
+    let plain = json!({"type": "tool_use", "id": "toolu_01", "name": "read", "input": {}});
+    let mut own = plain.clone();
+    own["caller"] = caller;
+    assert_eq!((sent("m"), sent("other")), (own, plain));
 }

@@ -50,7 +50,7 @@ fn this_format_tells_nothing_of_the_others_thoughts() {
     assert_eq!(sent["messages"][1]["content"][0]["signature"], "own");
     assert_eq!(kinds(3), ["text", "tool_use"]);
     let used = &sent["messages"][3]["content"][1];
-    assert_eq!((&used["name"], &used["input"]), (&json!("read_file"), &json!({})));
+    assert_eq!((&used["name"], &used["input"]), (&json!("read_file_dd32cdf5"), &json!({})));
     let id = used["id"].as_str().unwrap();
     assert!(id.bytes().all(|byte| byte.is_ascii_lowercase()), "{id}");
     assert_eq!(sent["messages"][4]["content"][0]["tool_use_id"], id);
@@ -69,14 +69,14 @@ fn the_other_format_tells_nothing_of_this_ones() {
         user_after_tool: true,
         dialect: Dialect::COMMON,
     };
-    let sent = openai::body(&settings, &request(&list));
+    let sent = openai::body(&settings, &request(&list)).unwrap();
     let text = sent.to_string();
     assert!(!text.contains("First.") && !text.contains("own") && !text.contains("blocks"), "{text}");
     let messages = &sent["messages"];
     assert_eq!(messages[1]["tool_calls"][0]["id"], "toolu_01");
     assert_eq!(messages[3]["reasoning_content"], "Second.");
     let called = &messages[3]["tool_calls"][0];
-    assert_eq!(called["function"], json!({"name": "read_file", "arguments": "{}"}));
+    assert_eq!(called["function"], json!({"name": "read_file_dd32cdf5", "arguments": "{}"}));
     assert_eq!(called["extra_content"], json!({"signature": "other"}));
     assert_eq!(called["id"], messages[4]["tool_call_id"]);
     // The same id stands for it in both formats.

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::provider::openai::request::body;
+use crate::provider::stand_in;
 use crate::provider::{AdvertisedTool, AssistantMessage, Message, ResultMessage};
 
 fn user(text: &str) -> Message {
@@ -31,7 +32,7 @@ fn results(ids: &[&str]) -> Message {
 }
 
 fn messages(settings: &Settings, list: &[Message]) -> Value {
-    body(settings, &Request { model: "m", messages: list, ..Request::default() })["messages"].take()
+    body(settings, &Request { model: "m", messages: list, ..Request::default() }).unwrap()["messages"].take()
 }
 
 #[test]
@@ -67,14 +68,23 @@ fn a_whole_request_is_as_documented() {
         "messages": [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "a\n\nb"}],
     });
     let mut settings = settings("");
-    assert_eq!(body(&settings, &request).get("response_format"), None, "where it could break calls it is left out");
+    assert_eq!(
+        body(&settings, &request).unwrap().get("response_format"),
+        None,
+        "where it could break calls it is left out"
+    );
     settings.dialect.takes_output_schema = true;
-    assert_eq!(body(&settings, &request), expected);
+    assert_eq!(body(&settings, &request).unwrap(), expected);
+    let schema = json!({
+        "type": "object", "properties": {"a": {"type": "string"}}, "required": ["a"], "additionalProperties": false,
+    });
+    let sent = body(&settings, &Request { output_schema: Some(&schema), ..request }).unwrap();
+    assert_eq!(sent["response_format"]["json_schema"], json!({"name": "answer", "strict": true, "schema": schema}));
     settings.dialect = Dialect { max_tokens_field: "max_completion_tokens", asks_for_usage: false, ..settings.dialect };
-    let sent = body(&settings, &request);
+    let sent = body(&settings, &request).unwrap();
     assert_eq!(sent["max_completion_tokens"], 100);
     assert_eq!((sent.get("max_tokens"), sent.get("stream_options")), (None, None));
-    let bare = body(&settings, &Request { model: "m", messages: &[user("a")], ..Request::default() });
+    let bare = body(&settings, &Request { model: "m", messages: &[user("a")], ..Request::default() }).unwrap();
     assert_eq!(bare, json!({"model": "m", "stream": true, "messages": [{"role": "user", "content": "a"}]}));
 }
 
@@ -93,9 +103,9 @@ fn calls_are_valid_and_results_follow_them() {
     let expected = json!([
         {"role": "user", "content": "a"},
         {"role": "assistant", "content": null, "tool_calls": [
-            function("c1", "re_ad_", "{\"a\": 1}"),
+            function("c1", "re_ad__8f17c9e8", "{\"a\": 1}"),
             function("c2", "unknown", "{}"),
-            function("c3", &long[..64], "{}"),
+            function("c3", &format!("{}_d929cdee", &long[..55]), "{}"),
             function("c4", "f", "{\"a\":1}"),
         ]},
         result("c1"), result("c2"), result("c3"), result("c4"),
@@ -168,4 +178,51 @@ fn a_service_that_wants_nine_characters_gets_them() {
     let answered: Vec<&str> = (2..5).map(|at| sent[at]["tool_call_id"].as_str().unwrap()).collect();
     assert_eq!(answered, ids);
     assert_eq!(messages(&settings, &list[..2])[1], sent[1]);
+}
+
+#[test]
+fn a_service_that_wants_every_thought_is_told_where_there_was_none() {
+    let dialect = Dialect { wants_reasoning: true, ..Dialect::COMMON };
+    let settings = Settings { dialect, ..settings("") };
+    let mut own = assistant("", vec![call("c1", "f", "{}")]);
+    own.reasoning = "hm".to_owned();
+    own.opaque = Some(json!({"reasoning_field": "reasoning_content"}));
+    let unthought = assistant("", vec![call("c2", "f", "{}")]);
+    let other = AssistantMessage { provider: "other".to_owned(), ..own.clone() };
+    let list = [
+        user("a"),
+        Message::Assistant(own),
+        results(&["c1"]),
+        Message::Assistant(unthought),
+        results(&["c2"]),
+        Message::Assistant(AssistantMessage { tool_calls: vec![call("c3", "f", "{}")], ..other.clone() }),
+        results(&["c3"]),
+        Message::Assistant(AssistantMessage { tool_calls: Vec::new(), text: "b".to_owned(), ..other }),
+        user("c"),
+    ];
+    let sent = messages(&settings, &list);
+    let thoughts: Vec<&Value> = [1, 3, 5, 7].iter().map(|at| &sent[*at]["reasoning_content"]).collect();
+    assert_eq!(thoughts, ["hm", "", "", ""]);
+    let plain = messages(&Settings { dialect: Dialect::COMMON, ..settings }, &list);
+    let has = [1, 3, 5, 7].map(|at| plain[at].get("reasoning_content").is_some());
+    assert_eq!(has, [true, false, false, false]);
+}
+
+#[test]
+fn a_name_that_no_service_takes_is_sent_as_another_and_comes_back() {
+    let name = "read.file";
+    let sent = messages(&settings(""), &[user("a"), Message::Assistant(assistant("", vec![call("c1", name, "{}")]))]);
+    let other = sent[1]["tool_calls"][0]["function"]["name"].as_str().unwrap().to_owned();
+    assert!(other.starts_with("read_file_"), "{other}");
+    let list = [user("a"), Message::Assistant(assistant("", vec![call("c1", name, "{}")])), results(&["c1"])];
+    let reply = json!({"choices": [{"message": {"tool_calls": [
+        {"id": "c2", "function": {"name": other, "arguments": "{}"}},
+    ]}, "finish_reason": "tool_calls"}]});
+    let server = stand_in::serve(vec![stand_in::answer("200 OK", "", &reply.to_string())]);
+    let url = server.url("/v1");
+    let provider = OpenAi::new(Http::load("acme", &url, &|_| None).unwrap(), settings(&url));
+    let request = Request { model: "m", messages: &list, ..Request::default() };
+    let reply = provider.complete(&request, &Interrupt::default(), &mut |_| {}).unwrap();
+    assert_eq!(other, server.requests.recv().unwrap().1["messages"][1]["tool_calls"][0]["function"]["name"]);
+    assert_eq!(reply.tool_calls[0].name, name);
 }

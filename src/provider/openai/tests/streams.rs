@@ -181,3 +181,19 @@ fn the_first_versions_single_call_is_read() {
     .unwrap();
     assert_eq!(reply.tool_calls, [call("", "read", "{\"path\":\"a\"}")]);
 }
+
+#[test]
+fn fields_that_are_not_known_are_kept_in_pieces_or_whole() {
+    let delta = |delta: Value| json!({"choices": [{"delta": delta}]});
+    let reply = chunks(&[
+        delta(json!({"role": "assistant", "content": "a", "annotations": [], "new": null, "mark": "xy"})),
+        delta(json!({"mark": "z", "state": {"n": 1}, "list": [1]})),
+        delta(json!({"state": {"n": 2}, "list": [2]})),
+        json!({"choices": [{"delta": {}, "finish_reason": "stop"}]}),
+    ])
+    .unwrap();
+    assert_eq!(reply.opaque, Some(json!({"fields": {"mark": "xyz", "state": {"n": 2}, "list": [1, 2]}})));
+    let many: serde_json::Map<String, Value> = (0..100).map(|number| (format!("f{number}"), json!(1))).collect();
+    let reply = chunks(&[json!({"choices": [{"message": many, "finish_reason": "stop"}]})]).unwrap();
+    assert_eq!(reply.opaque.unwrap()["fields"].as_object().unwrap().len(), 64);
+}

@@ -5,6 +5,7 @@ mod support;
 
 mod adversity;
 mod asking;
+mod asking_back;
 mod bad_input;
 mod check_table;
 mod compaction;
@@ -42,6 +43,7 @@ mod recipes;
 mod results;
 mod review;
 mod rules;
+mod serve;
 mod sessions;
 mod show;
 mod states;

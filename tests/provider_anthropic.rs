@@ -1,6 +1,7 @@
 //! Anthropic's format against the strict model server: whole conversations, and one that two formats share.
 
 use std::fs;
+use std::path::PathBuf;
 
 use attini::config::{Api, Config, ProviderConfig};
 use attini::interrupt::Interrupt;
@@ -220,20 +221,43 @@ fn what_may_be_temporary_is_tried_again_and_the_rest_is_told() {
     conversation.server.finish();
 }
 
+/// The recorded streams of a format that are replies, by name, with what is to come of each.
+fn recorded_replies(format: &str) -> Vec<(PathBuf, Value)> {
+    let folder = repository_path("fixtures/wire").join(format);
+    let mut names: Vec<_> = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
+    names.retain(|name| name.extension().is_some_and(|extension| extension == "sse"));
+    names.sort();
+    let expected = |name: &PathBuf| {
+        let beside = name.with_extension("expected.json");
+        serde_json::from_slice::<Value>(&fs::read(beside).unwrap()).unwrap()
+    };
+    let replies = names.into_iter().map(|name| (name.clone(), expected(&name)));
+    replies.filter(|(_, expected)| expected.get("error").is_none()).collect()
+}
+
 #[test]
 fn every_stream_comes_through_a_connection() {
-    let folder = repository_path("fixtures/wire/anthropic");
-    let mut names: Vec<_> = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
-    names.sort();
-    assert!(names.len() > 9, "{names:?}");
-    for name in names {
-        let bytes = fs::read(&name).unwrap();
-        let conversation = Conversation::begin([reply().raw(&bytes), reply().raw(&bytes).chunk_bytes(11)]);
-        let (whole, retries) = conversation.try_ask(false);
-        let (pieces, _) = conversation.try_ask(false);
-        assert_eq!(whole.as_ref().unwrap(), pieces.as_ref().unwrap(), "{}", name.display());
-        let anew = usize::from(name.ends_with("begun-anew.sse"));
-        assert_eq!(retries, anew, "{}", name.display());
+    for format in ["anthropic", "openai"] {
+        let replies = recorded_replies(format);
+        assert!(replies.len() > 15, "{replies:?}");
+        let mut conversation = Conversation::begin([]);
+        if format == "openai" {
+            conversation.switch("other", Api::OpenAi);
+        }
+        for (name, expected) in replies {
+            let bytes = fs::read(&name).unwrap();
+            conversation.server.script([reply().raw(&bytes), reply().raw(&bytes).chunk_bytes(11)]);
+            let (whole, retries) = conversation.try_ask(false);
+            let (pieces, _) = conversation.try_ask(false);
+            let name = name.display();
+            assert_eq!(whole.as_ref().unwrap(), pieces.as_ref().unwrap(), "{name}");
+            let reply = whole.unwrap();
+            assert_eq!(reply.text, expected["text"].as_str().unwrap_or_default(), "{name}");
+            let calls = expected["calls"].as_array().map_or(0, Vec::len);
+            assert_eq!(reply.tool_calls.len(), calls, "{name}");
+            let anew = usize::from(name.to_string().ends_with("begun-anew.sse"));
+            assert_eq!(retries, anew, "{name}");
+        }
         conversation.server.finish();
     }
 }

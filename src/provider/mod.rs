@@ -8,6 +8,8 @@ pub mod anthropic;
 pub mod assemble;
 pub mod catalogue;
 mod connect;
+#[cfg(test)]
+mod corpus;
 pub mod http;
 pub mod models;
 pub mod openai;
@@ -164,16 +166,15 @@ impl Finish {
     /// What a service's own word means, in any of the formats. An empty one is an end: the reply was marked as over by
     /// other means.
     pub fn of(reason: &str) -> Self {
-        match reason {
+        // What stands behind a colon is why: `content_filter: RECITATION`.
+        let word = reason.split(':').next().unwrap_or_default().trim();
+        match word.to_ascii_lowercase().as_str() {
             "" | "stop" | "tool_calls" | "function_call" | "tool_use" | "end_turn" | "stop_sequence" | "eos"
-            | "eos_token" | "STOP" => Self::End,
-            "length"
-            | "max_tokens"
-            | "max_output_tokens"
-            | "model_length"
-            | "model_context_window_exceeded"
-            | "MAX_TOKENS" => Self::Length,
-            "content_filter" | "safety" | "SAFETY" => Self::ContentFilter,
+            | "eos_token" => Self::End,
+            "length" | "max_tokens" | "max_output_tokens" | "model_length" | "model_context_window_exceeded" => {
+                Self::Length
+            }
+            "content_filter" | "safety" => Self::ContentFilter,
             "refusal" => Self::Refusal,
             "pause_turn" => Self::Pause,
             _ => Self::Unfamiliar,

@@ -116,9 +116,19 @@ impl Parser {
                 self.event.data.push_str(value);
             }
             "event" => value.clone_into(&mut self.event.name),
+            // Two ways in which servers say beside the format that they failed: as a field of its own, and as an
+            // object on a bare line.
+            "error" if is_object(value) && !self.has_data => self.take_error(value),
+            _ if is_object(&text) && !self.has_data => self.take_error(&text),
             _ => {}
         }
         Ok(())
+    }
+
+    fn take_error(&mut self, value: &str) {
+        "error".clone_into(&mut self.event.name);
+        value.clone_into(&mut self.event.data);
+        self.has_data = true;
     }
 
     fn end_event(&mut self, events: &mut Vec<Event>) {
@@ -127,6 +137,10 @@ impl Parser {
             events.push(event);
         }
     }
+}
+
+fn is_object(text: &str) -> bool {
+    text.starts_with('{') && text.ends_with('}')
 }
 
 #[cfg(test)]
@@ -162,6 +176,10 @@ mod tests {
             ("event: error\ndata: a\n\ndata: b\n\n", &[("error", "a"), ("", "b")]),
             (": a comment\n\n: another\ndata: a\n\n", &[("", "a")]),
             ("event: ping\n\n", &[]),
+            ("error: {\"code\":500}\n\ndata: b\n\n", &[("error", "{\"code\":500}"), ("", "b")]),
+            ("data: a\n\n{\"error\":\"b: c\"}\n", &[("", "a"), ("error", "{\"error\":\"b: c\"}")]),
+            ("data: {\n{\"a\":1}\nerror: {}\n\n", &[("", "{")]),
+            ("error: b\n\n{\n{ data: c\n\n", &[]),
             ("id: 7\nretry: 10\nother: x\ndata: a\n\n", &[("", "a")]),
             ("\u{feff}data: a\n\n", &[("", "a")]),
             ("data: a\n\n\u{feff}data: b\n\n", &[("", "a")]),

@@ -69,7 +69,7 @@ impl<'a> ReplySoFar<'a> {
 
     fn take_event(&mut self, event: &Value, observe: &mut dyn FnMut(Progress<'_>)) -> Result<(), Trouble> {
         match event["type"].as_str() {
-            Some("message_start") => self.begin_message(&event["message"], observe),
+            Some("message_start") => return self.begin_message(&event["message"], observe),
             Some("content_block_start") => {
                 self.has_begun = true;
                 return self.begin_block(event["index"].as_u64(), &event["content_block"], observe);
@@ -94,8 +94,9 @@ impl<'a> ReplySoFar<'a> {
     }
 
     /// A message that begins behind a complete one goes on with the reply. One that begins in the middle of another
-    /// replaces it: the service lost it and began anew.
-    fn begin_message(&mut self, message: &Value, observe: &mut dyn FnMut(Progress<'_>)) {
+    /// replaces it: the service lost it and began anew. One that the service did not have to wait for is whole in this
+    /// event: its blocks are in it, and why it ended.
+    fn begin_message(&mut self, message: &Value, observe: &mut dyn FnMut(Progress<'_>)) -> Result<(), Trouble> {
         if self.is_complete() {
             self.message_start = self.blocks.len();
             self.usage_before += self.usage;
@@ -112,6 +113,15 @@ impl<'a> ReplySoFar<'a> {
         self.stop_reason = None;
         self.is_stopped = false;
         self.take_usage(&message["usage"]);
+        let blocks = message["content"].as_array().filter(|blocks| !blocks.is_empty());
+        for (index, block) in (0_u64..).zip(blocks.into_iter().flatten()) {
+            self.begin_block(Some(index), block, observe)?;
+        }
+        // Of a message that is still to come a reason to stop would say nothing.
+        if blocks.is_some() {
+            self.take_stop_reason(message);
+        }
+        Ok(())
     }
 
     fn begin_block(

@@ -16,6 +16,10 @@ use crate::session::record::Usage;
 
 /// How long more is waited for once the reply is complete: usage, or the end of the stream.
 const TAIL_SECONDS_MAX: u64 = 10;
+/// The finish reasons of a reply that the service gave up: an error, a request that it dropped, too many others.
+const BROKEN_OFF: [&str; 3] = ["error", "abort", "insufficient_system_resource"];
+/// Where services put usage elsewhere than in `usage` of the chunk.
+const USAGE_ELSEWHERE: [&str; 2] = ["/x_groq/usage", "/choices/0/usage"];
 /// The finish reason of a reply whose text came as a refusal.
 const REFUSAL: &str = "refusal";
 /// Fields of a message that are understood, or that say something of the reply alone. All others go back: their
@@ -75,7 +79,7 @@ impl<'a> ReplySoFar<'a> {
 
     fn push_choice(&mut self, choice: &Value, observe: &mut dyn FnMut(Progress<'_>)) -> Result<(), Trouble> {
         if is_error(choice.get("error")) {
-            return Err(trouble::of_error_object(self.service, choice, None));
+            return self.report(trouble::of_error_object(self.service, choice, None));
         }
         let delta = choice.get("delta").filter(|delta| delta.as_object().is_some_and(|fields| !fields.is_empty()));
         if let Some(message) = delta.or_else(|| choice.get("message")).and_then(Value::as_object) {
@@ -83,8 +87,8 @@ impl<'a> ReplySoFar<'a> {
         }
         match choice.get("finish_reason").and_then(Value::as_str) {
             None | Some("" | "null") => Ok(()),
-            Some("error") => {
-                Err(Trouble::broken_off(format!("{} broke its reply off with an error", self.service.provider)))
+            Some(reason) if BROKEN_OFF.contains(&reason) => {
+                self.report(Trouble::broken_off(format!("{} broke its reply off: {reason}", self.service.provider)))
             }
             Some(reason) => {
                 let is_better = |known: &String| {
@@ -96,6 +100,11 @@ impl<'a> ReplySoFar<'a> {
                 Ok(())
             }
         }
+    }
+
+    /// Once the reply has ended it is there, whatever becomes of the service.
+    fn report(&self, trouble: Trouble) -> Result<(), Trouble> {
+        if self.finish_reason.is_some() { Ok(()) } else { Err(trouble) }
     }
 
     fn push_message(
@@ -164,7 +173,9 @@ impl<'a> ReplySoFar<'a> {
     }
 
     fn take_usage(&mut self, value: &Value) {
-        let Some(usage) = value.get("usage").filter(|usage| usage.is_object()) else { return };
+        let elsewhere = USAGE_ELSEWHERE.into_iter().map(|pointer| value.pointer(pointer));
+        let usage = std::iter::once(value.get("usage")).chain(elsewhere).flatten().find(|usage| usage.is_object());
+        let Some(usage) = usage else { return };
         let count = |pointer: &str| usage.pointer(pointer).and_then(Value::as_u64);
         if count("/prompt_tokens").is_none() && count("/completion_tokens").is_none() {
             return;
@@ -205,12 +216,12 @@ impl Assembly for ReplySoFar<'_> {
         let Ok(value) = surrogate::parse(data) else {
             let provider = self.service.provider;
             if name == "error" {
-                return Err(trouble::of_error_object(self.service, &Value::String(data.to_owned()), None));
+                return self.report(trouble::of_error_object(self.service, &Value::String(data.to_owned()), None));
             }
-            return Err(Trouble::broken_off(format!("{provider} sent an event that is not JSON")));
+            return self.report(Trouble::broken_off(format!("{provider} sent an event that is not JSON")));
         };
         if name == "error" {
-            return Err(trouble::of_error_object(self.service, &value, None));
+            return self.report(trouble::of_error_object(self.service, &value, None));
         }
         self.push_object(&value, observe)
     }
@@ -219,7 +230,7 @@ impl Assembly for ReplySoFar<'_> {
     fn push_object(&mut self, value: &Value, observe: &mut dyn FnMut(Progress<'_>)) -> Result<(), Trouble> {
         let first = value.get(0).unwrap_or(value);
         if is_error(first.get("error")) || first.get("object").and_then(Value::as_str) == Some("error") {
-            return Err(trouble::of_error_object(self.service, value, None));
+            return self.report(trouble::of_error_object(self.service, value, None));
         }
         self.take_usage(value);
         let Some(choices) = value.get("choices").and_then(Value::as_array) else { return Ok(()) };

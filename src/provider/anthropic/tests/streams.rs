@@ -1,15 +1,9 @@
-//! Streams as services send them, whole, in pieces and cut off; and the same as one object.
+//! What the events of a stream mean, each by itself, and the same as one object; whole streams are in `fixtures/wire`.
 
 use super::*;
 use crate::provider::Finish;
 use crate::provider::reading::{Assembly, Stream};
 use crate::session::record::Usage;
-
-macro_rules! stream {
-    ($name:literal) => {
-        ($name, include_str!(concat!("../../../../fixtures/wire/anthropic/", $name, ".sse")))
-    };
-}
 
 fn reply(text: &str, calls: Vec<ToolCall>, finish_reason: &str, tokens: [u64; 3]) -> Reply {
     let [input_tokens, output_tokens, cached_input_tokens] = tokens;
@@ -28,147 +22,26 @@ fn with_opaque(reply: Reply, reasoning: &str, opaque: Value) -> Reply {
     Reply { reasoning: reasoning.to_owned(), opaque: Some(opaque), ..reply }
 }
 
-fn cases() -> Vec<((&'static str, &'static str), Reply)> {
-    let two_calls = vec![call("toolu_01A", "read", "{\"path\": \"src/größe.rs\"}"), call("toolu_01B", "list", "{}")];
-    let at_once = vec![call("toolu_03", "read", "{\"path\":\"a\"}"), call("toolu_04", "list", "{}")];
-    let read_a = |id: &str| vec![call(id, "read", "{\"path\":\"a\"}")];
-    let found = json!([{
-        "type": "web_search_result", "url": "https://example.com/", "title": "Ants", "encrypted_content": "ZW5j",
-    }]);
-    let anew = json!([{"type": "thinking", "thinking": "Well.", "signature": "c2Vjb25k"}, {"type": "tool_use"}]);
-    vec![
-        (stream!("two-calls"), reply("I look at both 🙂.", two_calls, "tool_use", [1136, 89, 1024])),
-        (
-            stream!("thinking"),
-            with_opaque(
-                reply("I read it.", read_a("toolu_02"), "tool_use", [20, 40, 0]),
-                "The file first.",
-                json!({"blocks": [
-                    {"type": "thinking", "thinking": "The file first.", "signature": "c2lnbmF0dXJl"},
-                    {"type": "redacted_thinking", "data": "cmVkYWN0ZWQ="},
-                    {"type": "text", "bytes": 10},
-                    {"type": "tool_use"},
-                ]}),
-            ),
-        ),
-        (
-            stream!("calls-at-once"),
-            with_opaque(
-                reply("", at_once, "tool_use", [20, 9, 0]),
-                "",
-                json!({"blocks": [{"type": "tool_use", "caller": {"type": "direct"}}, {"type": "tool_use"}]}),
-            ),
-        ),
-        (
-            stream!("server-tool"),
-            with_opaque(
-                reply("They farm fungi.", vec![], "end_turn", [900, 30, 0]),
-                "",
-                json!({"blocks": [
-                    {"type": "server_tool_use", "id": "srvtoolu_01", "name": "web_search", "input": {"query": "attini"}},
-                    {"type": "web_search_tool_result", "tool_use_id": "srvtoolu_01", "content": found},
-                    {"type": "text", "bytes": 10},
-                    {"type": "text", "bytes": 6},
-                ]}),
-            ),
-        ),
-        (
-            stream!("unknown-blocks"),
-            with_opaque(
-                reply("On we go.", vec![], "end_turn", [20, 7, 0]),
-                "",
-                json!({"blocks": [
-                    {"type": "fallback", "from": {"model": "claude-a"}, "to": {"model": "claude-b"}},
-                    {"type": "compaction", "content": "So far: nothing."},
-                    {"type": "text", "bytes": 9},
-                ]}),
-            ),
-        ),
-        (stream!("refusal"), reply("", vec![], "refusal", [20, 5, 0])),
-        (
-            stream!("pause"),
-            with_opaque(
-                reply("Searching.", vec![], "pause_turn", [20, 8, 0]),
-                "",
-                json!({"blocks": [
-                    {"type": "text", "bytes": 10},
-                    {"type": "server_tool_use", "id": "srvtoolu_02", "name": "web_search", "input": {"query": "ants"}},
-                ], "paused": true}),
-            ),
-        ),
-        (
-            stream!("length-in-call"),
-            reply("It is", vec![call("toolu_05", "patch", "{\"pat")], "max_tokens", [20, 4096, 0]),
-        ),
-        (
-            stream!("begun-anew"),
-            with_opaque(reply("", read_a("toolu_07"), "tool_use", [18, 65, 0]), "Well.", json!({"blocks": anew})),
-        ),
-        (stream!("blocks-unannounced"), reply("No index, no beginning, no usage.", vec![], "", [0, 0, 0])),
-    ]
-}
-
-/// The reply, or `None` if it is not complete; with the deltas that were told, put together.
-fn play<'p>(pieces: impl IntoIterator<Item = &'p [u8]>) -> (Option<Reply>, String, String) {
-    let (mut text, mut reasoning) = (String::new(), String::new());
-    let mut observe = |progress: Progress<'_>| match progress {
-        Progress::Text(delta) => text.push_str(delta),
-        Progress::Reasoning(delta) => reasoning.push_str(delta),
-        Progress::Retrying { reason, .. } => {
-            assert_eq!(reason, "acme began its reply anew");
-            text.clear();
-            reasoning.clear();
-        }
-    };
-    let mut stream = Stream::new(SERVICE, ReplySoFar::new(SERVICE));
-    for piece in pieces {
-        stream.push(piece, &mut observe).unwrap();
-    }
-    stream.end(&mut observe).unwrap();
-    let reply = stream.assembly.patience().map(|_| stream.assembly.finish());
-    (reply, text, reasoning)
-}
-
-#[test]
-fn every_stream_is_understood_whole_and_byte_by_byte() {
-    for ((name, stream), expected) in cases() {
-        for size in [stream.len(), 1, 2, 7, 64] {
-            let (reply, text, reasoning) = play(stream.as_bytes().chunks(size));
-            assert_eq!(reply.as_ref(), Some(&expected), "{name} in pieces of {size} bytes");
-            assert_eq!((text, reasoning), (expected.text.clone(), expected.reasoning.clone()), "{name}");
-        }
-    }
-}
-
-#[test]
-fn a_stream_cut_anywhere_is_whole_or_no_reply() {
-    for ((name, stream), expected) in cases() {
-        let mut complete = 0;
-        for end in 0..stream.len() {
-            let (reply, _, _) = play([&stream.as_bytes()[..end]]);
-            let Some(reply) = reply else {
-                assert_eq!(complete, 0, "{name}: incomplete again at byte {end}");
-                continue;
-            };
-            complete += 1;
-            assert_eq!(reply, expected, "{name} cut at byte {end}");
-        }
-        assert!(complete > 0 && complete < stream.len() / 2, "{name}: {complete}");
-    }
+/// The reply, or `None` if it is not complete.
+fn play(stream: &[u8]) -> Option<Reply> {
+    let mut so_far = Stream::new(SERVICE, ReplySoFar::new(SERVICE));
+    so_far.push(stream, &mut |_| ()).unwrap();
+    so_far.end(&mut |_| ()).unwrap();
+    so_far.assembly.patience().map(|_| so_far.assembly.finish())
 }
 
 #[test]
 fn messages_behind_each_other_are_one_reply() {
-    let (_, stream) = stream!("two-messages");
+    let stream = include_bytes!("../../../../fixtures/wire/anthropic/two-messages.sse");
     let blocks = json!([{"type": "text", "bytes": 7}, {"type": "tool_use"}, {"type": "text", "bytes": 7}]);
     let calls = vec![call("toolu_08", "read", "{\"path\":\"a\"}")];
     let expected =
         with_opaque(reply("First. Second.", calls.clone(), "end_turn", [40, 11, 0]), "", json!({"blocks": blocks}));
-    assert_eq!(play([stream.as_bytes()]).0, Some(expected.clone()));
+    assert_eq!(play(stream), Some(expected.clone()));
     let first = reply("First. ", calls, "tool_use", [10, 5, 0]);
     let mut seen = vec![None];
     for end in 0..stream.len() {
-        let (reply, _, _) = play([&stream.as_bytes()[..end]]);
+        let reply = play(&stream[..end]);
         if seen.last() != Some(&reply) {
             seen.push(reply);
         }

@@ -57,6 +57,7 @@ pub(super) fn read(
     let mut observed = surrogate::Observed::default();
     let read = read_any(service, answer, assembly, &mut |progress| observed.pass_on(progress, observe));
     if read.is_ok() {
+        answer.mark_complete();
         observed.finish(observe);
     }
     read.map(surrogate::join_reply).map(without_keys).map_err(|mut trouble| {

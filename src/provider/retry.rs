@@ -18,7 +18,9 @@ pub const RETRY_AFTER_SECONDS_MAX: u64 = 60;
 #[derive(Debug, Clone, Copy)]
 pub struct Schedule {
     pub tries_max: u32,
-    /// Before the second try; it doubles from there, and a part of it, at most half, is taken off by chance.
+    /// Before the second try; it doubles from there, and a part of it, at most a quarter, is taken off by chance: enough
+    /// that those who failed together do not come back together, too little for a delay that is not longer than the one
+    /// before.
     pub first_delay: Duration,
 }
 
@@ -32,7 +34,7 @@ impl Schedule {
     /// The delay after that many tries (from 1). `chance` is anything from 0 to 1.
     fn delay(&self, tries: u32, chance: f64) -> Duration {
         let full = self.first_delay.saturating_mul(2_u32.saturating_pow(tries - 1));
-        full.mul_f64(1.0 - chance.clamp(0.0, 1.0) / 2.0)
+        full.mul_f64(1.0 - chance.clamp(0.0, 1.0) / 4.0)
     }
 
     /// Calls `send` until it brings a reply, fails for good, or was called often enough. Each wait is told before it
@@ -137,7 +139,7 @@ mod tests {
         let schedule = Schedule::default();
         for (tries, full_ms) in [(1, 1000), (2, 2000), (3, 4000), (4, 8000)] {
             assert_eq!(schedule.delay(tries, 0.0), Duration::from_millis(full_ms));
-            assert_eq!(schedule.delay(tries, 1.0), Duration::from_millis(full_ms / 2));
+            assert_eq!(schedule.delay(tries, 1.0), Duration::from_millis(full_ms * 3 / 4));
         }
         assert!((0..1000).map(|_| chance()).all(|chance| (0.0..=1.0).contains(&chance)));
         assert!((0..10).map(|_| chance()).any(|other| other.to_bits() != chance().to_bits()));

@@ -4,6 +4,7 @@
 mod support;
 
 mod adversity;
+mod aimock;
 mod asking;
 mod bad_input;
 mod check_table;
@@ -27,6 +28,7 @@ mod interrupts;
 mod inventory;
 mod limits;
 mod links;
+mod llmock;
 mod locks;
 mod man;
 mod mcp;

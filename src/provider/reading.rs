@@ -115,6 +115,10 @@ fn read_whole(
         Err(error) if error.is_eof() => {
             return Err(Trouble::broken_off(format!("the reply of {} broke off", service.provider)));
         }
+        // As for an event that is no JSON: the address is right, and what came of it was garbled.
+        Err(_) if answer.content_type == "application/json" => {
+            return Err(Trouble::broken_off(format!("{} sent a reply that is not JSON", service.provider)));
+        }
         Err(_) => return Err(not_a_reply(service, answer, &bytes)),
     };
     assembly.push_object(&value, observe)?;

@@ -63,7 +63,7 @@ impl Schedule {
                 None => self.delay(tries, chance()),
             };
             if tries >= self.tries_max {
-                return Err(exhausted(trouble.error, tries));
+                return Err(exhausted(trouble.error, tries, trouble.retry_after));
             }
             tries += 1;
             let delay_ms = u64::try_from(delay.as_millis()).unwrap_or(u64::MAX);
@@ -88,8 +88,11 @@ fn later(mut error: ProviderError, asked: Duration) -> ProviderError {
     error
 }
 
-fn exhausted(mut error: ProviderError, tries: u32) -> ProviderError {
+fn exhausted(mut error: ProviderError, tries: u32, retry_after: Option<Duration>) -> ProviderError {
     error.message = format!("{} (tried {tries} times)", error.message);
+    if let Some(asked) = retry_after {
+        error.hint = Some(format!("it asks to wait for {} s before the next try", asked.as_secs_f64().ceil()));
+    }
     error
 }
 
@@ -156,6 +159,9 @@ mod tests {
         let (result, waits) = run(&std::array::from_fn::<_, 9, _>(|_| broken()), &interrupt);
         let error = result.unwrap_err();
         assert_eq!((error.message.as_str(), error.retryable, waits.len()), ("cut (tried 5 times)", true, 4));
+        assert_eq!(error.hint, None);
+        let (result, _) = run(&std::array::from_fn::<_, 9, _>(|_| after(Duration::from_millis(3))), &interrupt);
+        assert_eq!(result.unwrap_err().hint.unwrap(), "it asks to wait for 1 s before the next try");
     }
 
     #[test]

@@ -119,6 +119,7 @@ pub enum Command {
     Diff(DiffArguments),
     Show(ShowArguments),
     Tools(ToolsArguments),
+    Mcp(McpArguments),
     Check(CheckArguments),
     Undo(UndoArguments),
     Rules(RulesArguments),
@@ -149,6 +150,7 @@ impl Command {
             Self::Diff(_) => "diff",
             Self::Show(_) => "show",
             Self::Tools(_) => "tools",
+            Self::Mcp(_) => "mcp",
             Self::Check(_) => "check",
             Self::Undo(_) => "undo",
             Self::Rules(_) => "rules",
@@ -175,6 +177,7 @@ impl Command {
             | Self::Diff(_)
             | Self::Show(_)
             | Self::Tools(_)
+            | Self::Mcp(_)
             | Self::Check(_)
             | Self::Undo(_)
             | Self::Rules(_)
@@ -489,6 +492,27 @@ pub struct ShowArguments {
     /// Print a Markdown document
     #[arg(long, conflicts_with = "json")]
     pub markdown: bool,
+}
+
+/// Offer the built-in tools to other agents
+#[derive(Debug, Clone, Args)]
+#[command(after_long_help = "\
+Examples:
+  attini mcp serve
+  attini -C ~/project mcp serve")]
+pub struct McpArguments {
+    #[command(subcommand)]
+    pub command: McpCommand,
+}
+
+#[derive(Debug, Clone, Subcommand)]
+pub enum McpCommand {
+    /// Serve any MCP client over stdin and stdout
+    ///
+    /// Every call passes the same gate as with attini tools call, without a session. What would need consent is refused,
+    /// with the rule that would allow it; a rule that is added counts for the next call. Ends when stdin does, and ends
+    /// what still runs then.
+    Serve,
 }
 
 /// List the tools as the model would see them

@@ -18,6 +18,8 @@ pub enum Cause {
     Signal(Signal),
     /// The turn's `max_time_s`.
     TimeLimit,
+    /// Whoever asked for the work no longer wants it.
+    Cancelled,
 }
 
 /// A handle that all who wait share. Clones are the same interrupt.

@@ -227,7 +227,70 @@ fn a_question_of_the_newer_protocol_is_told() {
     let case = case("stateless");
     let result = call(&case, 1);
     assert_eq!(result["code"], "input_required");
-    assert_eq!(result["content"], "The MCP server x cannot go on without an answer; it asks: Which branch?");
+    let content = result["content"].as_str().unwrap();
+    let told = "The MCP server x cannot go on without an answer; it asks: Which branch?";
+    assert!(content.starts_with(told), "{content}");
+}
+
+#[test]
+fn every_version_of_the_protocol_is_spoken() {
+    for version in ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"] {
+        let case = case(&format!("version-{version}"));
+        assert_eq!(call(&case, 0)["content"], "hi", "{version}");
+    }
+}
+
+#[test]
+fn a_server_may_take_seconds_to_start() {
+    let case = case("slow");
+    assert_eq!(call(&case, 0)["content"], "hi");
+    // Once its list is known, its start is waited for by its calls alone.
+    let begun = std::time::Instant::now();
+    case.run(["tools"]).exit(0).stdout_contains("x__echo");
+    assert!(begun.elapsed() < std::time::Duration::from_secs(3));
+}
+
+/// A schema of some 130 kB that uses whatever there is.
+fn great_schema() -> Value {
+    let kinds: serde_json::Map<String, Value> = (0..150)
+        .map(|number| {
+            let next = format!("#/$defs/kind_{}", (number + 1) % 150);
+            let kind = json!({
+                "description": "What it is, at some length. ".repeat(28),
+                "type": "object",
+                "properties": {
+                    "kind": {"const": format!("kind_{number}")},
+                    "note": {"type": ["string", "null"], "default": null},
+                    "tags": {"type": "object", "additionalProperties": {"type": "string"}},
+                    "below": {"oneOf": [{"$ref": next}, {"type": "null"}]},
+                },
+                "required": ["kind"],
+            });
+            (format!("kind_{number}"), kind)
+        })
+        .collect();
+    json!({
+        "type": "object",
+        "properties": {"root": {"$ref": "#/$defs/kind_0"}, "text": {"type": ["string", "integer"]}},
+        "required": [],
+        "$defs": kinds,
+    })
+}
+
+#[test]
+fn a_great_schema_is_read_offered_and_heeded() {
+    let schema = great_schema();
+    assert!(schema.to_string().len() > 130_000);
+    let list = json!({"tools": [{"name": "echo", "description": "Echo.", "inputSchema": schema}]});
+    let case = case("filed").file("list.json", list.to_string()).script([
+        reply().call("x__echo", json!({"root": {"kind": "kind_0", "below": {"kind": "kind_2"}}})),
+        reply().call("x__echo", json!({"text": "hi"})),
+        reply().text("done"),
+    ]);
+    case.run(["tell", "go"]).exit(0).stderr_lacks("warning");
+    let refused = case.result("call_1");
+    assert_eq!(refused["code"], "invalid_arguments", "{refused}");
+    assert_eq!(case.result("call_2")["content"], "hi");
 }
 
 #[test]

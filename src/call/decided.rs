@@ -10,7 +10,7 @@ use crate::permission::{Question, Rule, Rules, Verdict, grant, judge};
 use crate::session::record::{
     DecidedBy, Decision, DecisionRecord, Granted, OperationId, PlannedFile, ResultStatus, Scope,
 };
-use crate::tool::{Assessment, Effect, Moot, Refusal};
+use crate::tool::{Assessment, Effect, Moot, Refusal, Waits};
 
 /// The right to run one operation once, as it was judged. Only the deciding stages make one: this one, and
 /// [`super::settled`] from a person's answer.
@@ -22,6 +22,8 @@ pub struct Permit {
     files: Vec<PlannedFile>,
     /// A person's answer to the question that was shown.
     answer: Option<String>,
+    /// What the call asked back; the answer is to that.
+    asked: Option<Waits>,
 }
 
 /// Who decided, what, and why.
@@ -49,13 +51,28 @@ impl Grounds {
 
 impl Permit {
     pub(super) fn new(grounds: Option<Grounds>, files: Vec<PlannedFile>) -> Self {
-        Self { grounds, files, answer: None }
+        Self { grounds, files, answer: None, asked: None }
     }
 
     #[must_use]
     pub(super) fn with_answer(mut self, answer: Option<String>) -> Self {
         self.answer = answer;
         self
+    }
+
+    /// The same, for a call that asked this and is run again.
+    #[must_use]
+    pub(super) fn resuming(mut self, asked: Option<Waits>) -> Self {
+        if let (Some(grounds), Some(_)) = (&mut self.grounds, &asked) {
+            // Its result is another's words: the person's own stand here.
+            grounds.reason.clone_from(&self.answer);
+        }
+        self.asked = asked;
+        self
+    }
+
+    pub fn asked(&self) -> Option<&Waits> {
+        self.asked.as_ref()
     }
 
     pub fn answer(&self) -> Option<&str> {

@@ -26,6 +26,8 @@ pub struct Executed {
     pub begun: bool,
     /// The operation whose failure kept this one from running.
     pub stopped_by: Option<u32>,
+    /// It was kept from running since an operation before it in its call waits for an answer. It is no result yet.
+    pub held: bool,
 }
 
 /// Who writes down what begins and what ends; called from any thread.
@@ -67,10 +69,11 @@ pub fn execute(group: &[&Ready<'_>], concurrency: usize, ground: &Ground<'_>) ->
             scope.spawn(|| {
                 while let Some(index) = next_of(&state, &freed) {
                     let executed = execute_one(group[index], ground);
-                    let failed = is_failure(executed.outcome.status);
+                    let waits = executed.outcome.waits.is_some();
+                    let failed = !waits && is_failure(executed.outcome.status);
                     *slots[index].lock().unwrap_or_else(PoisonError::into_inner) = Some(executed);
                     let mut schedule = state.lock().unwrap_or_else(PoisonError::into_inner);
-                    schedule.finish(index, group[index].call.id.operation.filter(|_| failed));
+                    schedule.finish(index, group[index].call.id.operation.filter(|_| failed), waits);
                     freed.notify_all();
                 }
             });
@@ -82,7 +85,11 @@ pub fn execute(group: &[&Ready<'_>], concurrency: usize, ground: &Ground<'_>) ->
         .enumerate()
         .map(|(index, slot)| {
             let executed = slot.into_inner().unwrap_or_else(PoisonError::into_inner);
-            executed.unwrap_or_else(|| Executed::not_run(schedule.stopped_by(index)))
+            executed.unwrap_or_else(|| {
+                let stopped_by = schedule.stopped_by(index);
+                let held = stopped_by.is_none() && schedule.is_held(index);
+                Executed { held, ..Executed::not_run(stopped_by) }
+            })
         })
         .collect()
 }
@@ -115,6 +122,8 @@ struct Lane {
     stops: bool,
     /// The operation that failed, where that keeps the rest from beginning.
     stopped_by: Option<u32>,
+    /// One of the operations waits for an answer; the rest begins after that.
+    held: bool,
 }
 
 impl Lanes {
@@ -132,6 +141,7 @@ impl Lanes {
                     running: 0,
                     stops: fan_out.is_some_and(|fan_out| fan_out.on_error == OnError::Stop),
                     stopped_by: None,
+                    held: false,
                 });
                 last = Some(call_id);
             }
@@ -172,7 +182,7 @@ impl Schedule {
         let mut waits = false;
         for (index, state) in self.states.iter_mut().enumerate() {
             let lane = &mut self.lanes.calls[self.lanes.of[index]];
-            if *state == State::Begun || lane.stopped_by.is_some() {
+            if *state == State::Begun || lane.stopped_by.is_some() || lane.held {
                 continue;
             }
             let free = match lane.slots {
@@ -191,13 +201,18 @@ impl Schedule {
     }
 
     /// An operation ended. A failure is noted before its slot is free, so that nothing begins in between.
-    fn finish(&mut self, index: usize, failed: Option<u32>) {
+    fn finish(&mut self, index: usize, failed: Option<u32>, waits: bool) {
         let lane = &mut self.lanes.calls[self.lanes.of[index]];
+        lane.held |= waits;
         if lane.stops && lane.stopped_by.is_none() {
             lane.stopped_by = failed;
         }
         lane.running -= 1;
         self.shared_running -= usize::from(lane.slots.is_none());
+    }
+
+    fn is_held(&self, index: usize) -> bool {
+        self.lanes.calls[self.lanes.of[index]].held
     }
 
     fn stopped_by(&self, index: usize) -> Option<u32> {
@@ -215,7 +230,7 @@ impl Executed {
             },
             None => cancelled(),
         };
-        Self { outcome, duration: Duration::ZERO, begun: false, stopped_by }
+        Self { outcome, duration: Duration::ZERO, begun: false, stopped_by, held: false }
     }
 }
 
@@ -240,6 +255,7 @@ fn execute_one(ready: &Ready<'_>, ground: &Ground<'_>) -> Executed {
         interrupt: ground.interrupt,
         approved_by_person: ready.permit.grounds().is_some_and(|grounds| grounds.by.scope == Scope::Person),
         answer: ready.permit.answer(),
+        asked: ready.permit.asked(),
         live: ground.live,
         output_bytes: &output_bytes,
     };
@@ -249,7 +265,7 @@ fn execute_one(ready: &Ready<'_>, ground: &Ground<'_>) -> Executed {
         Ok(outcome) => outcome,
         Err(payload) => panicked(payload.as_ref(), reads),
     };
-    let executed = Executed { outcome, duration: begun.elapsed(), begun: true, stopped_by: None };
+    let executed = Executed { outcome, duration: begun.elapsed(), begun: true, stopped_by: None, held: false };
     (ground.journal.settle)(ready, &executed);
     executed
 }
@@ -278,7 +294,7 @@ mod tests {
 
     /// A call of `count` operations in a lane of its own.
     fn schedule(count: usize, slots: Option<usize>, stops: bool) -> Schedule {
-        let lane = Lane { slots, running: 0, stops, stopped_by: None };
+        let lane = Lane { slots, running: 0, stops, stopped_by: None, held: false };
         let lanes = Lanes { of: vec![0; count], calls: vec![lane], concurrency: 3 };
         Schedule { states: vec![State::Waiting; count], lanes, shared_running: 0 }
     }
@@ -301,7 +317,7 @@ mod tests {
         ] {
             let mut schedule = schedule(5, slots, false);
             assert_eq!(begun(&mut schedule), at_first, "{slots:?}");
-            schedule.finish(0, Some(1));
+            schedule.finish(0, Some(1), false);
             assert_eq!(begun(&mut schedule), next, "{slots:?}");
         }
     }
@@ -311,9 +327,9 @@ mod tests {
         for slots in [Some(1), Some(2), None] {
             let mut schedule = schedule(5, slots, true);
             let running = begun(&mut schedule);
-            schedule.finish(0, Some(1));
+            schedule.finish(0, Some(1), false);
             // What runs beside it finishes, and a later failure is not the one that stopped the rest.
-            running.iter().skip(1).for_each(|&index| schedule.finish(index, u32::try_from(index + 1).ok()));
+            running.iter().skip(1).for_each(|&index| schedule.finish(index, u32::try_from(index + 1).ok(), false));
             assert!(matches!(schedule.take(), Offer::Never), "{slots:?}");
             assert_eq!(schedule.stopped_by(4), Some(1), "{slots:?}");
         }
@@ -321,12 +337,12 @@ mod tests {
 
     #[test]
     fn a_call_that_is_stopped_stops_no_other() {
-        let lane = |stops| Lane { slots: Some(1), running: 0, stops, stopped_by: None };
+        let lane = |stops| Lane { slots: Some(1), running: 0, stops, stopped_by: None, held: false };
         let lanes = Lanes { of: vec![0, 0, 1, 1], calls: vec![lane(true), lane(true)], concurrency: 1 };
         let mut schedule = Schedule { states: vec![State::Waiting; 4], lanes, shared_running: 0 };
         assert_eq!(begun(&mut schedule), [0, 2]);
-        schedule.finish(0, Some(1));
-        schedule.finish(2, None);
+        schedule.finish(0, Some(1), false);
+        schedule.finish(2, None, false);
         assert_eq!(begun(&mut schedule), [3]);
         assert_eq!((schedule.stopped_by(1), schedule.stopped_by(3)), (Some(1), None));
     }

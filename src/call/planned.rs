@@ -9,14 +9,17 @@ use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 
 use super::checked::CheckedCall;
-use super::decided::{Decided, Grounds, Permit, decide, suggested_rules};
+use super::decided::{Decided, Grounds, Permit, QUESTION_ASKS, decide, suggested_rules};
 use super::fanned::is_failure;
 use super::repeated::{self, Key, Memory};
 use super::settled::{self, Decisions, Settled};
 use crate::permission::{Rule, Rules};
+use crate::session::history::Waiting;
 use crate::session::pending::{Needs, PendingCall};
-use crate::session::record::{Attachment, DecidedBy, Decision, OnAsk, OperationId, ResultStatus, Scope, TrailingReads};
-use crate::tool::{Assessment, Effect, Moot, Overlay, Refusal};
+use crate::session::record::{
+    Attachment, DecidedBy, Decision, OnAsk, OnError, OperationId, ResultStatus, Scope, TrailingReads,
+};
+use crate::tool::{Assessment, Effect, Moot, Overlay, Refusal, Tool, Waits};
 use crate::workspace::World;
 
 /// An operation without a result.
@@ -29,6 +32,23 @@ pub struct OpenOperation<'a> {
     pub index: u64,
     /// A failure before it in its call keeps it from running.
     pub stops: bool,
+    /// What it asked back when it was run before.
+    pub waiting: Option<Waiting>,
+}
+
+impl OpenOperation<'_> {
+    /// What it asked back, as its tool says it.
+    fn asked(&self) -> Option<Waits> {
+        self.waiting.as_ref().map(Waiting::asked)
+    }
+}
+
+/// A call that asked back is what it was, but for what a person is shown of it.
+pub fn asking_back(assessment: Assessment, tool: &dyn Tool, waiting: Option<&Waiting>) -> Assessment {
+    match waiting.and_then(|waiting| tool.asked_back(&waiting.asked(), waiting.round)) {
+        Some(preview) => Assessment { preview, ..assessment },
+        None => assessment,
+    }
 }
 
 /// Which limit the calls of a reply meet.
@@ -80,6 +100,7 @@ pub enum Next<'a> {
     /// It, or one before it, would have to ask where nobody may be asked; with the rules that would allow it.
     WouldAsk {
         answer: Answer,
+        why: String,
         /// What it would have waited for itself.
         needs: Needs,
         grant: Option<Vec<Rule>>,
@@ -259,7 +280,7 @@ impl<'a> Planner<'a, '_> {
         if self.would_ask {
             let answer = would_ask("A call before this one would have to ask a person.");
             let (needs, grant) = self.wants_if_it_asks(operation).unwrap_or((Needs::Nothing, None));
-            return Next::WouldAsk { answer, needs, grant };
+            return Next::WouldAsk { answer, why: "a call before it would have to ask".to_owned(), needs, grant };
         }
         if matches!(settled, Settled::Stranded) {
             return Next::Strand;
@@ -288,9 +309,17 @@ impl<'a> Planner<'a, '_> {
             }
             Err(refusal) => return Next::Answered(refusal.into()),
         };
+        let assessment = asking_back(assessment, call.tool.tool.as_ref(), operation.waiting.as_ref());
+        // What was approved, or answered, was another question's, or none's: it asked since then.
+        let settled = match settled {
+            Settled::Approved(before) if operation.waiting.is_some() && !settled::is_shown(before, &assessment) => {
+                Settled::Undecided
+            }
+            settled => settled,
+        };
         let after = assessment.after.clone();
         let next = match settled {
-            Settled::Approved(before) => self.approved(call, assessment, before),
+            Settled::Approved(before) => self.approved(operation, call, assessment, before),
             Settled::Judge | Settled::Undecided => self.judged(operation, call, assessment),
             Settled::Refused(_) | Settled::Stranded => Next::Strand,
         };
@@ -322,7 +351,13 @@ impl<'a> Planner<'a, '_> {
 
     /// A person said yes to what was shown. What a rule denies by now is refused all the same, and so is a tool that is
     /// no longer offered.
-    fn approved(&self, call: &CheckedCall<'a>, assessment: Assessment, before: &'a PendingCall) -> Next<'a> {
+    fn approved(
+        &self,
+        operation: &OpenOperation<'a>,
+        call: &CheckedCall<'a>,
+        assessment: Assessment,
+        before: &'a PendingCall,
+    ) -> Next<'a> {
         if let Decided::Denied(answer) = decide(call, &assessment, self.situation.rules) {
             return Next::Answered(answer);
         }
@@ -332,12 +367,24 @@ impl<'a> Planner<'a, '_> {
                 let why = before.why.clone().unwrap_or_default();
                 self.park(call, assessment, why, Some(before))
             }
-            Ok(permit) => Next::Run(Box::new(Ready { call: call.clone(), assessment, permit })),
+            Ok(permit) => {
+                let permit = permit.resuming(operation.asked());
+                Next::Run(Box::new(Ready { call: call.clone(), assessment, permit }))
+            }
         }
     }
 
     fn judged(&mut self, operation: &OpenOperation<'a>, call: &CheckedCall<'a>, assessment: Assessment) -> Next<'a> {
         let reads = call.tool.tool.effect() == Effect::Read;
+        if operation.waiting.is_some() && assessment.preview.is_question() {
+            return match decide(call, &assessment, self.situation.rules) {
+                Decided::Denied(answer) => Next::Answered(answer),
+                // It may have been begun by a rule; what it asks is for a person all the same.
+                Decided::Allowed(_) | Decided::Ask(_) | Decided::Moot(_) => {
+                    self.ask(call, assessment, QUESTION_ASKS.to_owned())
+                }
+            };
+        }
         let denied_before = self.situation.denied_index.is_some_and(|denied| denied < operation.index)
             || self.situation.decisions.denied_before(&operation.id);
         if !reads && denied_before {
@@ -357,29 +404,33 @@ impl<'a> Planner<'a, '_> {
                 TrailingReads::Strand => Next::Strand,
             },
             Decided::Moot(refusal) => Next::Answered(refusal.into()),
-            Decided::Ask(why) => match self.situation.on_ask {
-                OnAsk::Suspend => {
-                    self.suspending = true;
-                    // For the person alone: the model is not to learn it from a denial.
-                    let why = match &assessment.moot {
-                        Some(Moot::Veiled(refusal)) => {
-                            format!("{why}; as things stand it would fail: {}", refusal.message)
-                        }
-                        Some(Moot::Plain(_)) | None => why,
-                    };
-                    self.park(call, assessment, why, None)
+            Decided::Ask(why) => self.ask(call, assessment, why),
+        }
+    }
+
+    /// A person has to say.
+    fn ask(&mut self, call: &CheckedCall<'a>, assessment: Assessment, why: String) -> Next<'a> {
+        match self.situation.on_ask {
+            OnAsk::Suspend => {
+                self.suspending = true;
+                // For the person alone: the model is not to learn it from a denial.
+                let why = match &assessment.moot {
+                    Some(Moot::Veiled(refusal)) => format!("{why}; as things stand it would fail: {}", refusal.message),
+                    Some(Moot::Plain(_)) | None => why,
+                };
+                self.park(call, assessment, why, None)
+            }
+            OnAsk::Deny => Next::Answered(denied_unattended(&why)),
+            OnAsk::Fail => {
+                self.would_ask = true;
+                let answer = would_ask(&format!("It would have to ask a person: {why}."));
+                Next::WouldAsk {
+                    answer,
+                    why,
+                    needs: Needs::of(&assessment.preview),
+                    grant: suggested_rules(call, &assessment, self.situation.rules.root()),
                 }
-                OnAsk::Deny => Next::Answered(denied_unattended(&why)),
-                OnAsk::Fail => {
-                    self.would_ask = true;
-                    let answer = would_ask(&format!("It would have to ask a person: {why}."));
-                    Next::WouldAsk {
-                        answer,
-                        needs: Needs::of(&assessment.preview),
-                        grant: suggested_rules(call, &assessment, self.situation.rules.root()),
-                    }
-                }
-            },
+            }
         }
     }
 
@@ -415,6 +466,46 @@ impl<'a> Planner<'a, '_> {
         let grant = suggested_rules(call, &assessment, self.situation.rules.root());
         Next::Park(Box::new(Parked { call: call.clone(), assessment, why, grant, before }))
     }
+}
+
+/// Where the first group that runs ends: a run of adjacent concurrent calls, or of operations of one call that may run
+/// beside each other, answered ones between them included; or a single other operation, with the answered and the
+/// stranded ones before it. `None`: nothing runs.
+pub fn next_run(planned: &[Planned<'_>]) -> Option<usize> {
+    let mut end = None;
+    let mut last: Option<&Ready<'_>> = None;
+    for (index, planned) in planned.iter().enumerate() {
+        match &planned.next {
+            // What is left to the repair holds back nothing that was approved behind it.
+            Next::Answered(_) | Next::Strand => {}
+            Next::Run(ready) | Next::RunUnlessRepeated { ready, .. } => {
+                let waits = matches!(planned.next, Next::RunUnlessRepeated { .. }) && is_stopped_by_failures(ready);
+                if last.is_some_and(|last| waits || !run_together(last, ready)) {
+                    return end;
+                }
+                last = Some(ready);
+                end = Some(index + 1);
+            }
+            Next::Park(_) | Next::Carry { .. } | Next::WouldAsk { .. } => break,
+        }
+    }
+    end
+}
+
+/// Whether a failure before it in its call keeps an operation from running. What repeats another one is known last of a
+/// group, too late for that; so it waits for the next.
+fn is_stopped_by_failures(ready: &Ready<'_>) -> bool {
+    let fan_out = ready.call.tool.fan_out.as_ref().filter(|_| ready.call.id.operation.is_some());
+    fan_out.is_some_and(|(fan_out, _)| fan_out.on_error == OnError::Stop)
+}
+
+/// Whether two neighbours may run beside each other.
+fn run_together(one: &Ready<'_>, other: &Ready<'_>) -> bool {
+    if one.call.tool.concurrent && other.call.tool.concurrent {
+        return true;
+    }
+    let own = one.call.tool.fan_out.as_ref().and_then(|(fan_out, _)| fan_out.concurrency);
+    one.call.id.call_id == other.call.id.call_id && own.is_some_and(|own| own > 1)
 }
 
 fn not_run(by: u32) -> Answer {

@@ -56,8 +56,8 @@ impl<'p> Decisions<'p> {
 
 /// The permit for what was shown, or the answer that it is no longer that.
 pub fn permit(call: &PendingCall, now: &Assessment) -> Result<Permit, Box<Answer>> {
-    let shown = call.preview.as_ref();
-    if !shown.is_some_and(|shown| is_same_effect(shown, &now.preview)) {
+    if !is_shown(call, now) {
+        let shown = call.preview.as_ref();
         let changed = shown.map(|shown| changed_files(shown, &now.preview)).unwrap_or_default();
         let because =
             if changed.is_empty() { String::new() } else { format!(" Changed since then: {}.", changed.join(", ")) };
@@ -82,6 +82,11 @@ pub fn permit(call: &PendingCall, now: &Assessment) -> Result<Permit, Box<Answer
         granted: call.granted.clone(),
     };
     Ok(Permit::new(Some(grounds), now.files.clone()).with_answer(call.answer.clone()))
+}
+
+/// Whether a call is what a person was shown.
+pub fn is_shown(call: &PendingCall, now: &Assessment) -> bool {
+    call.preview.as_ref().is_some_and(|shown| is_same_effect(shown, &now.preview))
 }
 
 /// The answer to a call that a person denied, or whose ground a denial took away.

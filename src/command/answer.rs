@@ -27,6 +27,7 @@ pub fn run(invocation: &Invocation, arguments: &AnswerArguments) -> anyhow::Resu
         if arguments.text != "-" {
             ensure_a_choice(&file.calls[index], &text)?;
         }
+        ground.ensure_answers(&file, index, &text)?;
         let mut decided = file.clone();
         decide(&mut decided, &[index], &Verdict::Answer { text });
         ground.store(&file, decided)

@@ -14,12 +14,13 @@ use crate::session::pending::PendingFile;
 use crate::session::record::{OperationId, Scope, TurnSettings};
 use crate::turn::Turn;
 use crate::turn::ending::result_of;
-use crate::turn::verification::{Grants, Recomputed};
+use crate::turn::verification::{Grants, Recomputed, ensure_answers};
 
 /// What decisions are made on.
 pub struct Ground<'a> {
     pub invocation: &'a Invocation,
     pub folder: &'a SessionFolder,
+    pub history: &'a History,
     pub equipment: &'a Equipment,
     /// The file's calls as they are now.
     pub recomputed: &'a [Option<Recomputed<'a>>],
@@ -27,6 +28,11 @@ pub struct Ground<'a> {
 }
 
 impl Ground<'_> {
+    /// Refuses (2) an answer that is none to what the file's call of that index asked back.
+    pub fn ensure_answers(&self, file: &PendingFile, index: usize, text: &str) -> Result<(), Failure> {
+        ensure_answers(&file.calls[index], self.recomputed[index].as_ref(), self.history, text)
+    }
+
     /// Writes down what was decided, if that is anything new.
     pub fn store(&self, before: &PendingFile, decided: PendingFile) -> anyhow::Result<PendingFile> {
         if decided != *before {
@@ -49,8 +55,8 @@ pub fn decide_on(
     let trust = invocation.trust()?;
     let equipment = equipment(invocation, &opened, options, &trust)?;
     let recomputed = equipment.verify(invocation, opened.folder, opened.log.history(), &file)?;
-    let folder = opened.folder;
-    let ground = Ground { invocation, folder, equipment: &equipment, recomputed: &recomputed, trust: &trust };
+    let (folder, history) = (opened.folder, opened.log.history());
+    let ground = Ground { invocation, folder, history, equipment: &equipment, recomputed: &recomputed, trust: &trust };
     let decided = decide(&ground, file)?;
     let grants = Grants::of(&decided, opened.log.history(), &recomputed);
     drop(recomputed);
@@ -141,8 +147,10 @@ pub fn rules_file<'a>(invocation: &'a Invocation, folder: &'a SessionFolder, sco
 /// Goes on with a turn in which nothing is pending: repairs, then asks the model again.
 pub fn go_on(invocation: &Invocation, opened: Continued<'_>, equipment: Equipment) -> Status {
     let mut turn: Turn<'_> = equipment.into_turn(invocation, opened.folder, opened.log);
+    // What asked back was not broken off: the question is put again.
+    let waiting: Vec<OperationId> = turn.waiting_operations();
     let last = |result: &TurnResult| conclude(invocation, opened.folder, result);
-    let result = match turn.repair(|_: &OperationId| false) {
+    let result = match turn.repair(|id: &OperationId| waiting.contains(id)) {
         Ok(()) => run(turn, None, last),
         Err(error) => finish(turn, Err(error), last),
     };

@@ -11,6 +11,8 @@ pub mod demo;
 pub mod deny;
 pub mod diff;
 pub mod invocation;
+pub mod lone;
+pub mod mcp;
 pub mod models;
 pub mod opened;
 pub mod resume;
@@ -109,6 +111,7 @@ fn dispatch(
         Command::Diff(arguments) => diff::run(&invocation, arguments),
         Command::Show(arguments) => show::run(&invocation, arguments),
         Command::Tools(arguments) => tools::run(&invocation, arguments),
+        Command::Mcp(arguments) => mcp::run(&invocation, arguments),
         Command::Check(arguments) => check::run(&invocation, arguments),
         Command::Sessions(arguments) => sessions::run(&invocation, arguments),
         Command::Undo(arguments) => undo::run(&invocation, arguments),
@@ -146,7 +149,7 @@ impl Failure {
     pub fn of_interrupt(interrupt: &Interrupt) -> Self {
         match interrupt.cause() {
             Some(Cause::Signal(signal)) => Self::new(Status::Interrupted(signal), "interrupted by a signal"),
-            Some(Cause::TimeLimit) | None => Self::new(Status::Error, "the request was interrupted"),
+            Some(Cause::TimeLimit | Cause::Cancelled) | None => Self::new(Status::Error, "the request was interrupted"),
         }
     }
 }

@@ -220,6 +220,12 @@ impl Review<'_> {
     }
 
     fn record(&mut self, index: usize, verdict: &Verdict) -> anyhow::Result<Step> {
+        if let Verdict::Answer { text } = verdict
+            && let Err(failure) = self.ground.ensure_answers(&self.file, index, text)
+        {
+            self.ground.invocation.reporter.error(&failure);
+            return Ok(Step::Stay);
+        }
         let mut decided = self.file.clone();
         decide(&mut decided, &[index], verdict);
         self.store(decided)
@@ -246,7 +252,7 @@ impl Review<'_> {
     fn interrupted(&self) -> Failure {
         let status = match self.ground.invocation.interrupt.cause() {
             Some(Cause::Signal(signal)) => Status::Interrupted(signal),
-            Some(Cause::TimeLimit) | None => Status::Error,
+            Some(Cause::TimeLimit | Cause::Cancelled) | None => Status::Error,
         };
         Failure::new(status, "interrupted by a signal").hint("what was decided is recorded; `attini review` goes on")
     }

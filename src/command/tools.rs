@@ -1,16 +1,10 @@
 //! `attini tools`: the tools as the model would see them, and one call through the same gate without a model.
 
-use std::collections::BTreeMap;
-use std::time::Duration;
-
 use serde_json::{Map, Value, json};
 
 use super::invocation::Invocation;
-use crate::call::checked::check;
-use crate::call::decided::{Decided, decide, suggested_rules};
-use crate::call::executed::{Ground, Journal, execute};
+use super::lone::{Bench, Ended};
 use crate::call::hints;
-use crate::call::planned::Ready;
 use crate::cli::{ToolsArguments, ToolsCommand};
 use crate::config::layers::ensure_tools_exist;
 use crate::config::{Config, Run};
@@ -18,7 +12,7 @@ use crate::exit::Status;
 use crate::failure::Failure;
 use crate::interrupt::Cause;
 use crate::mcp::Servers;
-use crate::permission::{ReadDenials, Rule, Rules, host_verdict};
+use crate::permission::Rules;
 use crate::report::line::{Line, Tone};
 use crate::session::record::{ResultStatus, ToolCall};
 use crate::tool::ask_user;
@@ -26,8 +20,8 @@ use crate::tool::deferral::RUN_TOOL;
 use crate::tool::own;
 use crate::tool::registry::builtin_tools;
 use crate::tool::registry::{RegisteredTool, Registry, nearest};
-use crate::tool::{Effect, Limits, Outcome, Overlay, Refusal, Surroundings};
-use crate::workspace::World;
+use crate::tool::{Effect, Outcome, Refusal};
+use crate::turn::settings::concurrency;
 use crate::workspace::environment::withheld_variables;
 
 pub fn run(invocation: &Invocation, arguments: &ToolsArguments) -> anyhow::Result<Status> {
@@ -45,8 +39,8 @@ pub fn run(invocation: &Invocation, arguments: &ToolsArguments) -> anyhow::Resul
     }
     match (&arguments.command, &arguments.schema) {
         (Some(ToolsCommand::Call { name, arguments }), _) => {
-            let rules = invocation.rules(None, None, &[], &trust)?;
-            call(invocation, &registry, &config, &rules, &servers, (name, arguments))
+            let mut rules = invocation.rules(None, None, &[], &trust)?;
+            call(invocation, &registry, &config, &mut rules, &servers, (name, arguments))
         }
         (None, Some(name)) => {
             end(invocation, &servers);
@@ -161,7 +155,7 @@ fn call(
     invocation: &Invocation,
     registry: &Registry,
     config: &Config,
-    rules: &Rules,
+    rules: &mut Rules,
     servers: &Servers,
     (name, arguments): (&str, &str),
 ) -> anyhow::Result<Status> {
@@ -169,63 +163,25 @@ fn call(
         return Err(unknown(name, registry).into());
     }
     let call = ToolCall { id: "call".to_owned(), name: name.to_owned(), arguments: arguments.to_owned(), opaque: None };
-    let mut operations = check(&call, registry, false);
-    let checked = match (operations.pop(), operations.is_empty()) {
-        (Some((_, Ok(checked))), true) => checked,
-        (Some((_, Err(refusal))), true) => return refused(refusal, Status::Usage),
-        (_, _) => return Err(Failure::usage("`tools call` runs one operation, and these are several").into()),
-    };
-    let limits = Limits {
-        result_bytes: config.limits.result_bytes,
-        output_bytes: config.limits.output_bytes,
-        command_timeout: Duration::from_secs(config.limits.command_timeout_s),
-    };
-    let state = invocation.state().root();
-    let fetch_run = registry.find("fetch").and_then(|tool| tool.run);
-    let surroundings = Surroundings {
-        workspace: &invocation.workspace,
-        session: None,
-        written: &BTreeMap::new(),
-        limits: &limits,
-        withheld_variables: &withheld_variables(&config.environment_pass, &crate::provider::key_variables(config)),
-        fetch_verdict: &|host| host_verdict(host, fetch_run, rules),
-        read_denials: &ReadDenials::of(rules),
-        state: state.as_ref(),
-    };
-    let mut world = World::default();
-    checked.tool.tool.look(&checked.arguments, &surroundings, &mut world);
-    let assessment = match checked.tool.tool.assess(&checked.arguments, &world, &Overlay::new()) {
-        Ok(assessment) => assessment,
-        Err(refusal) => return refused(refusal, Status::Error),
-    };
-    let permit = match decide(&checked, &assessment, rules) {
-        Decided::Allowed(permit) => permit,
-        Decided::Denied(answer) => {
-            return Err(Failure::new(Status::Error, answer.content).code(answer.code).into());
-        }
-        Decided::Moot(refusal) => return refused(refusal, Status::Error),
-        Decided::Ask(why) => {
-            let rules = suggested_rules(&checked, &assessment, invocation.workspace.root.path());
-            let failure = needs_approval(name, &why, rules.as_deref());
-            let is_question = assessment.preview.is_question();
-            return Err(if is_question { failure.hint("a model's question can be answered") } else { failure }.into());
-        }
-    };
-    let ready = Ready { call: checked, assessment, permit };
     invocation.interrupt.end_in_order();
-    let live = |bytes: &[u8]| invocation.reporter.live(bytes);
-    let ground = Ground {
-        surroundings: &surroundings,
-        world: &world,
-        interrupt: &invocation.interrupt,
-        live: &live,
-        journal: Journal { begin: &|_| true, settle: &|_, _| {} },
-        beat: &|_, _, _| {},
-    };
-    let executed = execute(&[&ready], 1, &ground).pop();
+    let concurrency = usize::try_from(concurrency(config)).unwrap_or(usize::MAX);
+    let bench = Bench { invocation, registry, config, concurrency };
+    let ended = bench.run(&call, rules, &invocation.interrupt, &|bytes| invocation.reporter.live(bytes));
     end(invocation, servers);
-    let outcome = executed.map_or_else(|| Outcome::error("panic", "nothing was run"), |executed| executed.outcome);
-    told(invocation, name, outcome)
+    match ended {
+        Ended::Unfit(refusal) => refused(refusal, Status::Usage),
+        Ended::Answered(answer) if answer.status == ResultStatus::Denied => {
+            Err(Failure::new(Status::Error, answer.content).code(answer.code).into())
+        }
+        Ended::Answered(answer) => {
+            refused(Refusal { code: answer.code, message: answer.content, detail: answer.detail }, Status::Error)
+        }
+        Ended::WouldAsk(asked) => {
+            let failure = Failure::new(Status::Error, format!("{name} would have to ask: {}", asked.why));
+            Err(failure.code("needs_approval").hint(asked.hint()).into())
+        }
+        Ended::Ran(outcome) => told(invocation, name, outcome),
+    }
 }
 
 fn refused(refusal: Refusal, status: Status) -> anyhow::Result<Status> {
@@ -235,17 +191,6 @@ fn refused(refusal: Refusal, status: Status) -> anyhow::Result<Status> {
         None => failure,
     }
     .into())
-}
-
-fn needs_approval(name: &str, why: &str, rules: Option<&[Rule]>) -> Failure {
-    let failure = Failure::new(Status::Error, format!("{name} would have to ask: {why}")).code("needs_approval");
-    match rules {
-        Some(rules) => {
-            let lines: Vec<String> = rules.iter().map(Rule::to_line).collect();
-            failure.hint(format!("in permissions.jsonl this would allow it: {}", lines.join(" and ")))
-        }
-        None => failure.hint("no rule can allow it; a model's call can be approved"),
-    }
 }
 
 fn told(invocation: &Invocation, name: &str, outcome: Outcome) -> anyhow::Result<Status> {

@@ -8,13 +8,14 @@ use std::fmt::Write;
 use base64::Engine;
 use base64::alphabet::STANDARD;
 use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
-use serde_json::{Map, Value, json};
+use serde_json::Value;
 
+use super::asking::{self, Asked};
 use super::connection::Reply;
 use super::host::Called;
 use crate::session::record::{Attachment, ResultStatus};
 use crate::tool::read::{IMAGE_BYTES_MAX, attach_image};
-use crate::tool::{Outcome, Work};
+use crate::tool::{Outcome, Waits, Work};
 
 /// The most images of one result that are attached.
 const IMAGES_MAX: usize = 16;
@@ -24,8 +25,6 @@ const PARTS_MAX: usize = 10_000;
 const WORD_CHARACTERS_MAX: usize = 300;
 /// A longer text is an answer of a tool, not the complaint that there is none.
 const COMPLAINT_BYTES_MAX: usize = 500;
-/// How many fields of a question are told.
-const FIELDS_TOLD_MAX: usize = 20;
 
 const BASE64: GeneralPurpose = GeneralPurpose::new(
     &STANDARD,
@@ -36,12 +35,10 @@ const BASE64: GeneralPurpose = GeneralPurpose::new(
 #[derive(Debug, Clone, PartialEq)]
 pub enum CallEnd {
     Settled(Outcome),
-    /// The server wants an answer before it goes on. `state` is what it needs to be sent back with one: its `requests`
-    /// and its own `request_state`, as they came.
-    InputRequired {
-        question: String,
-        state: Value,
-    },
+    /// The server wants a person's answer before it goes on.
+    Waits(Waits),
+    /// It wants to be called again with what attini itself answers, from this state.
+    Again(Value),
 }
 
 /// Reads how a call of `server`'s `tool` ended.
@@ -65,9 +62,9 @@ pub(super) fn call_end(server: &str, tool: &str, timeout_s: u64, called: Called,
         Called::Replied { reply, declined } => (reply, declined),
     };
     let mut outcome = match reply {
-        Reply::Result(result) => match read_result(&result, work) {
+        Reply::Result(result) => match read_result(server, &result, work) {
             CallEnd::Settled(outcome) => outcome,
-            asks @ CallEnd::InputRequired { .. } => return asks,
+            asks @ (CallEnd::Waits(_) | CallEnd::Again(_)) => return asks,
         },
         Reply::Refused { code, message } => {
             Outcome::error("tool_error", format!("The MCP server {server} refused the call: {message} ({code})"))
@@ -102,10 +99,11 @@ pub(super) fn call_end(server: &str, tool: &str, timeout_s: u64, called: Called,
     CallEnd::Settled(outcome)
 }
 
-/// The outcome where a question of the server ends the call.
-pub(super) fn asked(server: &str, question: &str) -> Outcome {
+/// The outcome of a call whose server asks; where nobody can be asked, that is its end.
+pub(super) fn asked(server: &str, waits: Waits) -> Outcome {
+    let question = &waits.question;
     let content = format!("The MCP server {server} cannot go on without an answer; it asks: {question}");
-    Outcome::error("input_required", content)
+    Outcome { waits: Some(Box::new(waits)), ..Outcome::error("input_required", content) }
 }
 
 /// Whether a reply may mean that the server has no such tool, and in what words. Servers say it in any way there is: as
@@ -137,9 +135,18 @@ pub(super) fn looks_unknown(reply: &Reply, tool: &str) -> Option<String> {
     (is_of_tools && says_unknown.iter().any(|phrase| lower.contains(phrase))).then(|| words.trim().to_owned())
 }
 
-fn read_result(result: &Value, work: &Work<'_>) -> CallEnd {
+fn read_result(server: &str, result: &Value, work: &Work<'_>) -> CallEnd {
     match result.get("resultType").and_then(Value::as_str) {
-        Some("input_required") => return read_question(result),
+        Some("input_required") => {
+            return match asking::read(result) {
+                Asked::Person(waits) => CallEnd::Waits(waits),
+                Asked::Nobody(state) => CallEnd::Again(state),
+                Asked::Refused(why) => {
+                    let content = format!("The call was not gone on with: the MCP server {server} {why}.");
+                    CallEnd::Settled(Outcome::error("tool_error", content))
+                }
+            };
+        }
         Some("task") => {
             let content = "The server began a task and gives its result later, which attini does not wait for.";
             return CallEnd::Settled(Outcome::error("tool_error", content));
@@ -265,46 +272,12 @@ fn decode(data: &str) -> Option<Vec<u8>> {
 }
 
 /// One line of a server's own, bounded.
-fn clip(text: &str) -> String {
+pub(super) fn clip(text: &str) -> String {
     crate::mask::apply(text)
         .chars()
         .map(|character| if character == '\n' { ' ' } else { character })
         .take(WORD_CHARACTERS_MAX)
         .collect()
-}
-
-fn read_question(result: &Value) -> CallEnd {
-    let requests = result.get("inputRequests").and_then(Value::as_object);
-    let asked: Vec<String> = requests.into_iter().flat_map(Map::values).map(question).collect();
-    let question =
-        if asked.is_empty() { "(nothing: it wants to be called again)".to_owned() } else { asked.join("\n") };
-    let state = json!({
-        "requests": result.get("inputRequests").cloned().unwrap_or_default(),
-        "request_state": result.get("requestState").cloned().unwrap_or_default(),
-    });
-    CallEnd::InputRequired { question, state }
-}
-
-fn question(request: &Value) -> String {
-    let method = request.get("method").and_then(Value::as_str).unwrap_or_default();
-    let Some(message) = request.pointer("/params/message").and_then(Value::as_str) else {
-        return format!("(a request of the kind {})", clip(method));
-    };
-    let mut told = message.to_owned();
-    if let Some(address) = request.pointer("/params/url").and_then(Value::as_str) {
-        let _ = write!(told, " ({})", clip(address));
-    }
-    let fields = request.pointer("/params/requestedSchema/properties").and_then(Value::as_object);
-    for (name, schema) in fields.into_iter().flatten().take(FIELDS_TOLD_MAX) {
-        let _ = write!(told, "\n- {}", clip(name));
-        if let Some(description) = schema.get("description").or_else(|| schema.get("title")).and_then(Value::as_str) {
-            let _ = write!(told, ": {}", clip(description));
-        }
-        if let Some(choices) = schema.get("enum") {
-            let _ = write!(told, " (one of {})", clip(&choices.to_string()));
-        }
-    }
-    told
 }
 
 #[cfg(test)]

@@ -66,7 +66,7 @@ pub(super) fn question(request: &ElicitRequestParams) -> String {
 }
 
 /// A path as the URI of a file, with all that is no plain letter escaped.
-fn file_uri(path: &Path) -> String {
+pub(super) fn file_uri(path: &Path) -> String {
     use std::fmt::Write;
     use std::os::unix::ffi::OsStrExt;
     let mut uri = "file://".to_owned();

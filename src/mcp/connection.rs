@@ -17,6 +17,7 @@ use serde_json::{Map, Value};
 use tokio::sync::{Mutex, Notify};
 use tokio::time::{sleep, timeout};
 
+use super::asking::Resumption;
 use super::client::Client;
 use super::list::{Lifecycle, ListedTool};
 use super::notes::{Notes, Warnings};
@@ -203,10 +204,15 @@ impl Connection {
         &self,
         tool: &str,
         arguments: Map<String, Value>,
+        resumption: Option<Resumption>,
         time: Duration,
         interrupt: &Notify,
     ) -> Reply {
-        let params = CallToolRequestParams::new(tool.to_owned()).with_arguments(arguments);
+        let mut params = CallToolRequestParams::new(tool.to_owned()).with_arguments(arguments);
+        if let Some(Resumption { responses, request_state }) = resumption {
+            params = params.with_input_responses(responses);
+            params.request_state = request_state;
+        }
         let request = ClientRequest::CallToolRequest(CallToolRequest::new(params));
         match self.request(request, Some(time), Some(interrupt)).await {
             Ok(result) => match serde_json::to_value(result) {

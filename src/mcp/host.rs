@@ -8,6 +8,7 @@ use serde_json::{Map, Value};
 use tokio::sync::{Mutex, Notify};
 use tokio::task::JoinSet;
 
+use super::asking::Resumption;
 use super::connection::{Connection, Reply, Surrounding};
 use super::list::{Lists, ToolList, changes};
 use crate::config::McpConfig;
@@ -76,6 +77,7 @@ impl Host {
         name: &str,
         tool: &str,
         arguments: Map<String, Value>,
+        resumption: Option<Resumption>,
         interrupt: &Notify,
         looks_unknown: impl Fn(&Reply) -> Option<String>,
     ) -> Called {
@@ -88,7 +90,7 @@ impl Host {
             Ok(connection) => connection,
             Err(why) => return Called::NotStarted(why),
         };
-        let reply = connection.call(tool, arguments, slot.time_to_answer(), interrupt).await;
+        let reply = connection.call(tool, arguments, resumption, slot.time_to_answer(), interrupt).await;
         if matches!(reply, Reply::TimedOut | Reply::Interrupted | Reply::Died(_)) {
             self.end_one(slot, &connection).await;
         } else if let Some(words) = looks_unknown(&reply)

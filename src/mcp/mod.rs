@@ -4,6 +4,7 @@
 //! tools is not known yet; lists are kept between invocations. Nothing that a server says decides what is allowed.
 
 mod answer;
+mod asking;
 mod client;
 mod connection;
 mod host;
@@ -12,12 +13,14 @@ mod name;
 mod notes;
 mod process;
 mod schema;
+mod serve;
 mod servers;
 mod tool;
 mod transport;
 
 pub use answer::CallEnd;
 pub use schema::wire_schema;
+pub use serve::{Offered, Served, serve};
 pub use servers::Servers;
 
 use std::collections::{BTreeMap, BTreeSet};

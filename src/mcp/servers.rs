@@ -11,6 +11,7 @@ use tokio::sync::Notify;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
 use super::answer;
+use super::asking::Resumption;
 use super::host::{Called, Host};
 use super::list::ToolList;
 use super::notes::Warnings;
@@ -45,6 +46,7 @@ enum Order {
         server: String,
         tool: String,
         arguments: Map<String, Value>,
+        resumption: Option<Resumption>,
         interrupt: Arc<Notify>,
         answer: mpsc::Sender<Called>,
     },
@@ -111,11 +113,19 @@ impl Desk {
     }
 
     /// Calls a tool and waits for how that ends. `None`: the thread for servers failed on the way.
-    pub(super) fn call(&self, server: &str, tool: &str, arguments: Map<String, Value>) -> Option<Called> {
+    /// `resumption`: what it is to go on with, where it was called before.
+    pub(super) fn call(
+        &self,
+        server: &str,
+        tool: &str,
+        arguments: Map<String, Value>,
+        resumption: Option<Resumption>,
+    ) -> Option<Called> {
         let interrupt = Arc::new(Notify::new());
         let _closer = self.closer(&interrupt);
         let (answer, called) = mpsc::channel();
-        let order = Order::Call { server: server.to_owned(), tool: tool.to_owned(), arguments, interrupt, answer };
+        let (server, tool) = (server.to_owned(), tool.to_owned());
+        let order = Order::Call { server, tool, arguments, resumption, interrupt, answer };
         match self.place(order) {
             Ok(()) => called.recv().ok(),
             Err(why) => Some(Called::NotStarted(why)),
@@ -182,9 +192,9 @@ async fn serve(host: &Arc<Host>, mut placed: UnboundedReceiver<Order>) {
                     let listed = host.list(&server, &interrupt).await;
                     let _ = answer.send((server, listed));
                 }
-                Order::Call { server, tool, arguments, interrupt, answer } => {
+                Order::Call { server, tool, arguments, resumption, interrupt, answer } => {
                     let looks_unknown = |reply: &_| answer::looks_unknown(reply, &tool);
-                    let called = host.call(&server, &tool, arguments, &interrupt, looks_unknown).await;
+                    let called = host.call(&server, &tool, arguments, resumption, &interrupt, looks_unknown).await;
                     let _ = answer.send(called);
                 }
             }

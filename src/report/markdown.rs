@@ -67,9 +67,12 @@ impl Document {
             Record::Summary(summary) => {
                 self.write(&format!("\n### Summary of what came before\n\n{}", fenced("text", &summary.text)))
             }
-            Record::Session(_) | Record::Decision(_) | Record::ToolStart(_) | Record::Imported(_) | Record::Unknown => {
-                Ok(())
-            }
+            Record::Session(_)
+            | Record::Decision(_)
+            | Record::ToolStart(_)
+            | Record::CallWaiting(_)
+            | Record::Imported(_)
+            | Record::Unknown => Ok(()),
         }
     }
 

@@ -82,7 +82,7 @@ pub fn body(preview: &Preview) -> Vec<Line> {
         Preview::Patch { diff, .. } => self::diff(diff, "  "),
         Preview::Read { path, .. } => vec![Line::plain(&format!("  reads {path}"))],
         Preview::Fetch { url } => vec![Line::plain(&format!("  fetches {url}"))],
-        Preview::Question { question, choices } => self::question(question, choices),
+        Preview::Question { question, choices, schema: _, round: _ } => self::question(question, choices),
         Preview::Tool { arguments } => {
             let pretty = object::to_pretty_json(arguments);
             Line::all(Tone::Plain, "  ", "  ", &pretty)
@@ -308,7 +308,8 @@ To go on, type one of:
     #[test]
     fn questions_are_answered_and_decided_calls_resumed() {
         let choices = vec!["the first\nof them".to_owned(), "\u{202e}2".to_owned()];
-        let question = Preview::Question { question: "which\u{9b}\n1) neither?".to_owned(), choices };
+        let question =
+            Preview::Question { question: "which\u{9b}\n1) neither?".to_owned(), choices, schema: None, round: None };
         let pending = [view("call_1", Needs::Answer, Some(question))];
         assert_eq!(
             paint(&suspended(&pending, "attini"), false),

@@ -117,6 +117,7 @@ impl<'a> Replay<'a> {
             Record::Assistant(_)
             | Record::Decision(_)
             | Record::ToolStart(_)
+            | Record::CallWaiting(_)
             | Record::OperationResult(_)
             | Record::ToolResult(_) => {}
         }
@@ -136,7 +137,8 @@ impl<'a> Replay<'a> {
             | Record::Summary(_)
             | Record::TurnEnd(_)
             | Record::Decision(_)
-            | Record::ToolStart(_) => {}
+            | Record::ToolStart(_)
+            | Record::CallWaiting(_) => {}
         }
         Ok(())
     }
@@ -354,6 +356,7 @@ fn is_repair(record: &Record) -> bool {
         | Record::Assistant(_)
         | Record::Decision(_)
         | Record::ToolStart(_)
+        | Record::CallWaiting(_)
         | Record::TurnEnd(_)
         | Record::Notice(_)
         | Record::Summary(_)

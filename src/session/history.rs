@@ -12,10 +12,11 @@ pub use self::covered::Border;
 use self::covered::Mark;
 use crate::provider::Finish;
 use crate::session::record::{
-    AssistantRecord, Covered, DecisionRecord, FORMAT, NoticeRecord, OperationId, OperationResultRecord, Record,
-    ResultStatus, SessionRecord, SummaryRecord, ToolCall, ToolResultRecord, ToolStartRecord, TurnEndRecord, TurnStatus,
-    Usage, UserRecord,
+    AssistantRecord, CallWaitingRecord, Covered, DecisionRecord, FORMAT, NoticeRecord, OperationId,
+    OperationResultRecord, Record, ResultStatus, SessionRecord, SummaryRecord, ToolCall, ToolResultRecord,
+    ToolStartRecord, TurnEndRecord, TurnStatus, Usage, UserRecord,
 };
+use crate::tool::Waits;
 
 /// Turns and rounds are counted below this: what every reader of JSON keeps exact, and far beyond any conversation.
 const NUMBER_END: u64 = 1 << 53;
@@ -102,8 +103,32 @@ pub struct OperationProgress {
     pub decision: Option<DecisionRecord>,
     pub start: Option<ToolStartRecord>,
     pub result: Option<OperationResultRecord>,
+    /// It asked back when it was started last; decision and start are those that came since.
+    pub waiting: Option<Waiting>,
     /// It was started before the session came here: what it wrote is not here, if anywhere.
     pub is_foreign: bool,
+}
+
+/// What an operation asked back.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Waiting {
+    pub record: CallWaitingRecord,
+    /// How often it has asked, this time included.
+    pub round: u32,
+}
+
+impl Waiting {
+    /// As its tool said it.
+    pub fn asked(&self) -> Waits {
+        Waits { question: self.record.question.clone(), state: self.record.state.clone() }
+    }
+}
+
+impl OperationProgress {
+    /// What it asked back, as long as nothing was begun with an answer.
+    pub fn waiting(&self) -> Option<&Waiting> {
+        self.waiting.as_ref().filter(|_| self.start.is_none() && self.result.is_none())
+    }
 }
 
 impl CallProgress {
@@ -202,6 +227,7 @@ impl History {
                 operation.start = Some(start.clone());
                 Ok(())
             }
+            Record::CallWaiting(waiting) => self.apply_waiting(waiting),
             Record::OperationResult(result) => {
                 let id = OperationId { call_id: result.call_id.clone(), operation: Some(result.operation) };
                 let operation = self.open_operation(&id, "operation_result")?;
@@ -306,6 +332,22 @@ impl History {
         progress.result = Some(result.clone());
         self.note_written(&id, result.status);
         self.note_fetched(&result.call_id, result.code.as_deref(), &result.fetched);
+        Ok(())
+    }
+
+    /// From here on the operation is as if it had not been started: what was decided let it begin, and it began; it needs
+    /// an answer, and another start.
+    fn apply_waiting(&mut self, waiting: &CallWaitingRecord) -> Result<(), String> {
+        let id = OperationId { call_id: waiting.call_id.clone(), operation: waiting.operation };
+        let operation = self.open_operation(&id, "call_waiting")?;
+        if operation.result.is_some() {
+            return Err(format!("a `call_waiting` for {id}, which has its result already"));
+        }
+        let round = operation.waiting.as_ref().map_or(0, |before| before.round).saturating_add(1);
+        *operation = OperationProgress {
+            waiting: Some(Waiting { record: waiting.clone(), round }),
+            ..OperationProgress::default()
+        };
         Ok(())
     }
 
@@ -477,6 +519,11 @@ impl History {
 
     pub fn operation(&self, id: &OperationId) -> Option<&OperationProgress> {
         self.call(&id.call_id)?.1.operations.get(&id.operation)
+    }
+
+    /// What an operation waits to be told since it asked back.
+    pub fn waiting(&self, id: &OperationId) -> Option<&Waiting> {
+        self.operation(id)?.waiting()
     }
 
     pub fn has_call(&self, call_id: &str) -> bool {

@@ -120,7 +120,7 @@ fn locked(folder: &SessionFolder, holder: &str) -> Failure {
 fn interrupted(interrupt: &Interrupt) -> Failure {
     let status = match interrupt.cause() {
         Some(Cause::Signal(signal)) => Status::Interrupted(signal),
-        Some(Cause::TimeLimit) | None => Status::LimitReached,
+        Some(Cause::TimeLimit | Cause::Cancelled) | None => Status::LimitReached,
     };
     Failure::new(status, "interrupted while waiting for the session's lock").retryable(true)
 }

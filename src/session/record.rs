@@ -25,6 +25,7 @@ pub enum Record {
     Assistant(AssistantRecord),
     Decision(DecisionRecord),
     ToolStart(ToolStartRecord),
+    CallWaiting(CallWaitingRecord),
     OperationResult(OperationResultRecord),
     ToolResult(ToolResultRecord),
     TurnEnd(TurnEndRecord),
@@ -51,6 +52,7 @@ impl Record {
             "assistant" => Self::Assistant(serde_json::from_slice(line)?),
             "decision" => Self::Decision(serde_json::from_slice(line)?),
             "tool_start" => Self::ToolStart(serde_json::from_slice(line)?),
+            "call_waiting" => Self::CallWaiting(serde_json::from_slice(line)?),
             "operation_result" => Self::OperationResult(serde_json::from_slice(line)?),
             "tool_result" => Self::ToolResult(serde_json::from_slice(line)?),
             "turn_end" => Self::TurnEnd(serde_json::from_slice(line)?),
@@ -336,6 +338,18 @@ pub struct Granted {
     pub rules: Vec<Rule>,
 }
 
+/// A call that was started asked back: it waits for a person's answer, and is started once more with it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct CallWaitingRecord {
+    pub call_id: String,
+    #[serde(default)]
+    pub operation: Option<u32>,
+    pub question: String,
+    /// What its tool needs to go on with an answer; nobody else reads it.
+    #[serde(default)]
+    pub state: Value,
+}
+
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ToolStartRecord {
     pub call_id: String,
@@ -553,6 +567,7 @@ mod tests {
                 "tool_calls": [{"id": "c", "name": "read", "arguments": "{"}], "finish_reason": "stop"}),
             json!({"type": "decision", "call_id": "c", "decision": "deny", "auto_decided_by": {"scope": "person"}}),
             json!({"type": "tool_start", "call_id": "c", "operation": 2, "at": "T"}),
+            json!({"type": "call_waiting", "call_id": "c", "operation": 2, "question": "?", "state": {"s": [1]}}),
             json!({"type": "operation_result", "call_id": "c", "operation": 2, "at": "T", "status": "ok", "content": "x"}),
             json!({"type": "tool_result", "call_id": "c", "at": "T", "status": "ok", "content": "x", "fetched": ["a"]}),
             json!({"type": "turn_end", "turn": 1, "at": "T", "status": "completed", "elapsed_ms": 1, "rounds": 1,

@@ -81,7 +81,7 @@ impl Tool for AskUser {
         Ok(Assessment {
             summary: summary(&question),
             accesses: Vec::new(),
-            preview: Preview::Question { question, choices },
+            preview: Preview::Question { question, choices, schema: None, round: None },
             files: Vec::new(),
             after: Overlay::new(),
             moot: None,
@@ -138,10 +138,11 @@ mod tests {
         assert_eq!(assessment.summary, "Which one? The first\u{1b} or the second?");
         assert_eq!(assessment.accesses, []);
         let choices = vec!["one".to_owned(), "two".to_owned()];
-        assert_eq!(assessment.preview, Preview::Question { question, choices });
+        let shown = |question, choices| Preview::Question { question, choices, schema: None, round: None };
+        assert_eq!(assessment.preview, shown(question, choices));
         let long = assess(&json!({"question": "ü".repeat(4000)})).unwrap();
         assert_eq!(long.summary.chars().count(), SUMMARY_CHARACTERS_MAX + 3);
-        assert_eq!(long.preview, Preview::Question { question: "ü".repeat(4000), choices: Vec::new() });
+        assert_eq!(long.preview, shown("ü".repeat(4000), Vec::new()));
     }
 
     #[test]

@@ -86,6 +86,17 @@ pub trait Tool: Send + Sync {
     /// the world but `world`, with the files in `overlay` as earlier patches of the same reply will leave them.
     fn assess(&self, arguments: &Value, world: &World, overlay: &Overlay) -> Result<Assessment, Refusal>;
 
+    /// What a person is shown of a call of this tool that asked back in its middle, from what [`Waits`] said then. `None`:
+    /// this tool never asks back.
+    fn asked_back(&self, _asked: &Waits, _round: u32) -> Option<Preview> {
+        None
+    }
+
+    /// Refuses an answer that is none to what the tool asked back; the message is for the person.
+    fn ensure_answers(&self, _asked: &Waits, _answer: &str) -> Result<(), Refusal> {
+        Ok(())
+    }
+
     /// Does it. Only `call::executed` calls this, with a permit where there are effects.
     fn run(&self, work: &Work<'_>) -> Outcome;
 }
@@ -179,6 +190,12 @@ pub enum Preview {
     Question {
         question: String,
         choices: Vec<String>,
+        /// What an answer has to be, where it is JSON.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        schema: Option<Value>,
+        /// Of a call that asks back in its middle: how often it has asked, so that no answer is taken for another's.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        round: Option<u32>,
     },
     /// Any other tool.
     Tool {
@@ -272,6 +289,8 @@ pub struct Work<'a> {
     pub approved_by_person: bool,
     /// What a person answered to the question that was shown.
     pub answer: Option<&'a str>,
+    /// What the tool asked back when this call was run before; `answer` is the answer to it.
+    pub asked: Option<&'a Waits>,
     /// Takes output as it comes, for a person who watches; called from any thread.
     pub live: &'a (dyn Fn(&[u8]) + Sync),
     /// How many bytes of output there have been so far, for the heartbeat.
@@ -291,6 +310,17 @@ pub struct Outcome {
     pub output_file: Option<String>,
     /// The tools whose schemas `content` holds whole.
     pub fetched: Vec<String>,
+    /// It did not end: it wants to be run again with a person's answer. The rest is what is said where nobody can be
+    /// asked.
+    pub waits: Option<Box<Waits>>,
+}
+
+/// What a run needs to be told before it can go on.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Waits {
+    pub question: String,
+    /// The tool's own.
+    pub state: Value,
 }
 
 impl Outcome {
@@ -303,6 +333,7 @@ impl Outcome {
             attachments: Vec::new(),
             output_file: None,
             fetched: Vec::new(),
+            waits: None,
         }
     }
 

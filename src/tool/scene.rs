@@ -113,6 +113,7 @@ impl Scene {
             interrupt: &self.interrupt,
             approved_by_person: false,
             answer: None,
+            asked: None,
             live: &|_| {},
             output_bytes: &std::sync::atomic::AtomicU64::new(0),
         })

@@ -14,7 +14,7 @@ use crate::call::checked::{CheckedCall, check_knowing};
 use crate::call::committed::{Budget, Item, Settlement, commit};
 use crate::call::executed::{self, Executed, Ground, execute};
 use crate::call::fanned::is_failure;
-use crate::call::planned::{Answer, CallLimit, Next, OpenOperation, Parked, Planned, Ready, Situation, plan};
+use crate::call::planned::{Answer, CallLimit, Next, OpenOperation, Parked, Planned, Ready, Situation, next_run, plan};
 use crate::call::repeated::{self, Prospect};
 use crate::call::settled::Decisions;
 use crate::call::unwrapped::tool_name;
@@ -122,9 +122,10 @@ impl Turn<'_> {
             let stops = registry.find(&name).and_then(|tool| tool.fan_out.as_ref());
             let stops = stops.is_some_and(|(fan_out, _)| fan_out.on_error == OnError::Stop);
             for (id, checked) in check_knowing(call, registry, truncated, &mut fetched) {
-                let recorded = progress.operations.get(&id.operation).is_some_and(|one| one.result.is_some());
-                if !recorded {
-                    operations.push(OpenOperation { id, name: name.clone(), checked, index, stops });
+                let own = progress.operations.get(&id.operation);
+                if own.is_none_or(|own| own.result.is_none()) {
+                    let waiting = own.and_then(OperationProgress::waiting).cloned();
+                    operations.push(OpenOperation { id, name: name.clone(), checked, index, stops, waiting });
                 }
                 index += 1;
             }
@@ -217,7 +218,9 @@ impl Turn<'_> {
                         let listed = pending.is_some_and(|file| file.call(&planned.id).is_some());
                         !executed.begun && executed.stopped_by.is_none() && !has_effects(ready) && listed
                     };
-                    if let Some(executed) = executed.filter(|executed| !stays(executed)) {
+                    // What asked back, and what is held by that, has no result yet.
+                    let waits = |executed: &Executed| executed.held || executed.outcome.waits.is_some();
+                    if let Some(executed) = executed.filter(|executed| !stays(executed) && !waits(executed)) {
                         let settlement = Settlement::of_execution(planned.id.clone(), planned.name, &executed);
                         // What was answered from its neighbour's result was never begun.
                         let begun = executed.begun && executed.outcome.code != Some(repeated::CODE);
@@ -252,7 +255,7 @@ impl Turn<'_> {
             let first = executed.get(of).filter(|first| first.outcome.status == ResultStatus::Ok);
             let own = if let Some(first) = first {
                 let outcome = Outcome { code: Some(repeated::CODE), ..first.outcome.clone() };
-                Some(Executed { outcome, duration: Duration::ZERO, begun: true, stopped_by: None })
+                Some(Executed { outcome, duration: Duration::ZERO, begun: true, stopped_by: None, held: false })
             } else {
                 let (mut own, told) = self.execute_ready(&[ready], world, budget)?;
                 events.extend(told);
@@ -378,7 +381,7 @@ impl Turn<'_> {
                 Next::Answered(answer) => {
                     settlements.push(Settlement::of_answer(planned.id, planned.name, answer).into());
                 }
-                Next::WouldAsk { answer, needs, grant } => {
+                Next::WouldAsk { answer, why: _, needs, grant } => {
                     let asked = would_ask.get_or_insert(WouldAsk { questions_alone: true, ..WouldAsk::default() });
                     asked.questions_alone &= needs != Needs::Approval;
                     for rule in grant.unwrap_or_default() {
@@ -436,42 +439,13 @@ impl Turn<'_> {
             let open = open_operations_of(call, progress, &|call_id| {
                 pending.is_some_and(|file| file.calls.iter().any(|one| one.id == call_id && one.operation.is_some()))
             });
-            let stays = |id: &OperationId| pending.is_some_and(|file| file.call(id).is_some());
+            let stays = |id: &OperationId| {
+                pending.is_some_and(|file| file.call(id).is_some()) || self.history().waiting(id).is_some()
+            };
             items.extend(open.into_iter().filter(|id| !stays(id)).map(|id| interrupted(id, &tool_name(call)).into()));
         }
         commit(&mut self.log, self.folder, self.reporter, budget, items, Vec::new())
     }
-}
-
-/// Where the first group that runs ends: a run of adjacent concurrent calls, or of operations of one call that may run
-/// beside each other, answered ones between them included; or a single other operation, with the answered and the
-/// stranded ones before it. `None`: nothing runs.
-fn next_run(planned: &[Planned<'_>]) -> Option<usize> {
-    let mut end = None;
-    let mut last: Option<&Ready<'_>> = None;
-    for (index, planned) in planned.iter().enumerate() {
-        match &planned.next {
-            // What is left to the repair holds back nothing that was approved behind it.
-            Next::Answered(_) | Next::Strand => {}
-            Next::Run(ready) | Next::RunUnlessRepeated { ready, .. } => {
-                let waits = matches!(planned.next, Next::RunUnlessRepeated { .. }) && is_stopped_by_failures(ready);
-                if last.is_some_and(|last| waits || !run_together(last, ready)) {
-                    return end;
-                }
-                last = Some(ready);
-                end = Some(index + 1);
-            }
-            Next::Park(_) | Next::Carry { .. } | Next::WouldAsk { .. } => break,
-        }
-    }
-    end
-}
-
-/// Whether a failure before it in its call keeps an operation from running. What repeats another one is known last of a
-/// group, too late for that; so it waits for the next.
-fn is_stopped_by_failures(ready: &Ready<'_>) -> bool {
-    let fan_out = ready.call.tool.fan_out.as_ref().filter(|_| ready.call.id.operation.is_some());
-    fan_out.is_some_and(|(fan_out, _)| fan_out.on_error == OnError::Stop)
 }
 
 fn is_denied_by_person(operation: &OperationProgress) -> bool {
@@ -479,15 +453,6 @@ fn is_denied_by_person(operation: &OperationProgress) -> bool {
         .decision
         .as_ref()
         .is_some_and(|decision| decision.decision == Decision::Deny && decision.auto_decided_by.scope == Scope::Person)
-}
-
-/// Whether two neighbours may run beside each other.
-fn run_together(one: &Ready<'_>, other: &Ready<'_>) -> bool {
-    if one.call.tool.concurrent && other.call.tool.concurrent {
-        return true;
-    }
-    let own = one.call.tool.fan_out.as_ref().and_then(|(fan_out, _)| fan_out.concurrency);
-    one.call.id.call_id == other.call.id.call_id && own.is_some_and(|own| own > 1)
 }
 
 fn pending_call(parked: Parked<'_>) -> PendingCall {

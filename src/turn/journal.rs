@@ -9,12 +9,13 @@ use crate::call::executed::Executed;
 use crate::call::planned::Ready;
 use crate::call::repeated::Memory;
 use crate::clock;
+use crate::mask;
 use crate::report::Reporter;
 use crate::report::event::{CallLabel, Event, title_of};
 use crate::session::folder::SessionFolder;
 use crate::session::log::Log;
-use crate::session::record::{Record, ToolStartRecord};
-use crate::tool::Effect;
+use crate::session::record::{CallWaitingRecord, Record, ToolStartRecord};
+use crate::tool::{Effect, Waits};
 
 /// What is written down while a group runs; shared by its threads.
 pub(super) struct Journal<'j> {
@@ -74,9 +75,29 @@ impl Journal<'_> {
         Ok(())
     }
 
+    /// Records that an operation asked back, at once: it is not repeated, and waits even if attini is killed now.
+    fn record_waiting(&mut self, ready: &Ready<'_>, waits: &Waits) -> anyhow::Result<()> {
+        self.log.append(&Record::CallWaiting(CallWaitingRecord {
+            call_id: ready.call.id.call_id.clone(),
+            operation: ready.call.id.operation,
+            question: mask::apply(&waits.question).into_owned(),
+            state: waits.state.clone(),
+        }))?;
+        self.log.barrier()
+    }
+
     /// Records what one of several operations came to. A call's only operation is recorded in call order, by the commit.
     pub(super) fn settle(&mut self, ready: &Ready<'_>, executed: &Executed) {
-        if self.failure.is_some() || ready.call.id.operation.is_none() {
+        if self.failure.is_some() {
+            return;
+        }
+        if let Some(waits) = &executed.outcome.waits {
+            if let Err(error) = self.record_waiting(ready, waits) {
+                self.failure = Some(error);
+            }
+            return;
+        }
+        if ready.call.id.operation.is_none() {
             return;
         }
         let settlement = Settlement::of_execution(ready.call.id.clone(), ready.call.tool.name(), executed);

@@ -9,11 +9,11 @@ use crate::call::settled;
 use crate::call::unwrapped::tool_name;
 use crate::report::Reporter;
 use crate::session::folder::SessionFolder;
-use crate::session::history::{CallProgress, History, Round};
+use crate::session::history::{CallProgress, History, OperationProgress, Round};
 use crate::session::log::Log;
 use crate::session::pending::PendingFile;
 use crate::session::record::{
-    DecidedBy, Decision, OperationId, PlannedFile, ResultStatus, Scope, ToolCall, ToolStartRecord, TurnStatus,
+    DecidedBy, Decision, OperationId, PlannedFile, ResultStatus, Scope, ToolCall, TurnStatus,
 };
 use crate::tool::Overlay;
 use crate::tool::patch::recover::{Recovery, clean_temporary_files, recover};
@@ -39,8 +39,8 @@ pub fn repair_orphaned_tool_calls(
     for (call, progress) in history.open_calls() {
         for id in open_operations_of(call, progress, &numbered) {
             if !keeps(&id) {
-                let start = progress.operations.get(&id.operation).and_then(|operation| operation.start.as_ref());
-                settlements.push(repair(id, &tool_name(call), start, &recover));
+                let operation = progress.operations.get(&id.operation);
+                settlements.push(repair(id, &tool_name(call), operation, &recover));
             }
         }
     }
@@ -67,10 +67,18 @@ pub fn open_operations_of(
 fn repair(
     id: OperationId,
     name: &str,
-    start: Option<&ToolStartRecord>,
+    operation: Option<&OperationProgress>,
     recover: &impl Fn(&[PlannedFile]) -> Recovery,
 ) -> Settlement {
+    let start = operation.and_then(|operation| operation.start.as_ref());
+    let waiting = operation.and_then(OperationProgress::waiting);
     let (status, code, content) = match start.map(|start| start.files.as_slice()) {
+        None if waiting.is_some() => (
+            ResultStatus::Cancelled,
+            "cancelled",
+            "It asked something back and got no answer; it was not gone on with. What it did before it asked stands."
+                .to_owned(),
+        ),
         None => {
             (ResultStatus::Cancelled, "cancelled", "Not run: the turn was broken off before its turn came.".to_owned())
         }
@@ -124,6 +132,15 @@ impl Turn<'_> {
         let recover = |files: &[PlannedFile]| recovery_of(files, self.workspace);
         let settlements = repair_orphaned_tool_calls(self.history(), keeps, |_| false, recover);
         self.commit_repairs(settlements)
+    }
+
+    /// The operations that asked back and got no answer yet.
+    pub fn waiting_operations(&self) -> Vec<OperationId> {
+        let of_call = |(call, progress): (&ToolCall, &CallProgress)| {
+            let waiting = progress.operations.iter().filter(|(_, operation)| operation.waiting().is_some());
+            waiting.map(|(number, _)| OperationId { call_id: call.id.clone(), operation: *number }).collect::<Vec<_>>()
+        };
+        self.history().open_calls().flat_map(of_call).collect()
     }
 
     /// Before a continuation: what was started without a result is answered, and never run again.

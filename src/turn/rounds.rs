@@ -125,7 +125,7 @@ impl Turn<'_> {
     pub(super) fn interrupted(&self) -> Ending {
         match self.interrupt.cause() {
             Some(Cause::Signal(signal)) => Ending::Interrupted(signal),
-            Some(Cause::TimeLimit) | None => Ending::Limit(Limit::Time),
+            Some(Cause::TimeLimit | Cause::Cancelled) | None => Ending::Limit(Limit::Time),
         }
     }
 

@@ -126,7 +126,7 @@ impl TurnSettings {
     }
 }
 
-fn concurrency(config: &Config) -> u64 {
+pub fn concurrency(config: &Config) -> u64 {
     if config.dispatch.concurrency > 0 {
         return config.dispatch.concurrency;
     }

@@ -9,12 +9,14 @@
 
 use crate::call::checked::{CheckedCall, check};
 use crate::call::decided::{question, suggested_rules};
+use crate::call::planned::asking_back;
+use crate::call::settled::is_shown;
 use crate::failure::Failure;
 use crate::mask;
 use crate::permission::grant::{covers, suggest_prefix};
 use crate::permission::{Rule, Rules};
 use crate::provider::Finish;
-use crate::session::history::History;
+use crate::session::history::{History, Waiting};
 use crate::session::pending::{Needs, PendingCall, PendingFile};
 use crate::session::record::{Decision, DecisionRecord, Granted, OperationId};
 use crate::tool::registry::Registry;
@@ -56,7 +58,9 @@ pub fn verify<'r>(
         if checked.tool.name() != pending.name || checked.arguments != pending.arguments {
             return Err(misfit(pending, "its arguments are not those of the conversation"));
         }
-        recomputed.push(assess(checked, pending, surroundings, &mut overlay)?);
+        // Also where it was begun with an answer: then it is repaired, and was a question all the same.
+        let waiting = history.operation(&pending.operation_id()).and_then(|operation| operation.waiting.as_ref());
+        recomputed.push(assess(checked, pending, waiting, surroundings, &mut overlay)?);
     }
     ensure_granted(file, history, &recomputed, &rules.lasting())?;
     Ok(recomputed)
@@ -89,6 +93,22 @@ impl Grants {
         }
         grants
     }
+}
+
+/// Refuses an answer (2) that is none to what a call asked back. `now`: what [`verify`] says that the call is.
+pub fn ensure_answers(
+    pending: &PendingCall,
+    now: Option<&Recomputed<'_>>,
+    history: &History,
+    text: &str,
+) -> Result<(), Failure> {
+    let (Some(now), Some(waiting)) = (now, history.waiting(&pending.operation_id())) else { return Ok(()) };
+    let answer = decisions::answer_of(pending, text);
+    now.call.tool.tool.ensure_answers(&waiting.asked(), &answer).map_err(|refusal| {
+        let id = pending.operation_id();
+        Failure::usage(format!("{id}: {}", refusal.message))
+            .hint(format!("{id} still waits: `attini answer {id} TEXT`"))
+    })
 }
 
 fn recorded_decision<'h>(id: &OperationId, history: &'h History) -> Option<&'h DecisionRecord> {
@@ -160,6 +180,7 @@ fn is_covered(granted: &Granted, file: &PendingFile, history: &History, now: &Re
 fn assess<'r>(
     call: CheckedCall<'r>,
     pending: &PendingCall,
+    waiting: Option<&Waiting>,
     surroundings: &Surroundings<'_>,
     overlay: &mut Overlay,
 ) -> Result<Option<Recomputed<'r>>, Failure> {
@@ -175,12 +196,17 @@ fn assess<'r>(
         overlay.extend(assessment.after);
         return Ok(None);
     }
+    let assessment = asking_back(assessment, call.tool.tool.as_ref(), waiting);
+    // It asked back after pending.json was written: its question is put next, whatever was decided before.
+    let asked_since = waiting.is_some() && !is_shown(pending, &assessment);
+    if asked_since {
+        return Ok(None);
+    }
     if pending.needs != Needs::of(&assessment.preview) {
         let what = if pending.needs == Needs::Answer { "it is no question" } else { "it is a question" };
         return Err(misfit(pending, what));
     }
-    let shown = pending.preview.as_ref();
-    if shown.is_none_or(|shown| !crate::call::settled::is_same_effect(shown, &assessment.preview)) {
+    if !is_shown(pending, &assessment) {
         return Ok(None);
     }
     // The line that lists the call says what the call does, and nothing else.

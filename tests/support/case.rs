@@ -389,7 +389,7 @@ impl Case {
         Arc::clone(&self.presence)
     }
 
-    pub(super) fn environment(&self) -> &BTreeMap<OsString, OsString> {
+    pub(crate) fn environment(&self) -> &BTreeMap<OsString, OsString> {
         &self.environment
     }
 

@@ -82,7 +82,7 @@ impl Log {
             "assistant" => self.check_assistant(record),
             "decision" => self.check_decision(record),
             "tool_start" => self.check_start(record),
-            "call_waiting" => drop(self.open_call(record, kind)),
+            "call_waiting" => self.check_waiting(record),
             "operation_result" => self.check_operation_result(record),
             "tool_result" => self.check_tool_result(record),
             "notice" => self.check_notice(record),
@@ -172,6 +172,20 @@ impl Log {
         }
         if !allowed {
             self.found.push("the call was started without a decision that allows it".to_owned());
+        }
+    }
+
+    /// What asks back was started; it is decided and started anew with the answer.
+    fn check_waiting(&mut self, record: &Value) {
+        let operation = record["operation"].as_u64();
+        let Some(call) = self.open_call(record, "call_waiting") else { return };
+        let was_started = call.started.remove(&operation);
+        call.decided.remove(&operation);
+        if !was_started {
+            self.found.push("the call asks back and was not started".to_owned());
+        }
+        if !record["question"].is_string() || record["state"].is_null() {
+            self.found.push("a call_waiting without a question or a state".to_owned());
         }
     }
 

@@ -106,6 +106,7 @@ impl Table {
                 checked: check(call, &self.registry, false).remove(0).1,
                 index: index as u64,
                 stops: false,
+                waiting: None,
             })
             .collect();
         let world = World::default();
@@ -147,7 +148,7 @@ fn brief(planned: &Planned<'_>) -> String {
         Next::RunUnlessRepeated { of, .. } => format!("run unless {of}"),
         Next::Carry { .. } => "carry".to_owned(),
         Next::Strand => "strand".to_owned(),
-        Next::WouldAsk { answer, needs: _, grant } => {
+        Next::WouldAsk { answer, why: _, needs: _, grant } => {
             format!("{} with {} rules", answer.code, grant.as_ref().map_or(0, Vec::len))
         }
     }

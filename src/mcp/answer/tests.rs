@@ -1,5 +1,7 @@
 use std::sync::atomic::AtomicU64;
 
+use serde_json::json;
+
 use super::*;
 use crate::interrupt::Cause;
 use crate::tool::scene::Scene;
@@ -21,6 +23,7 @@ fn end_in(scene: &Scene, with_session: bool, called: Called) -> CallEnd {
         label: "call_1",
         interrupt: &scene.interrupt,
         answer: None,
+        asked: None,
         live: &|_| {},
         approved_by_person: false,
         output_bytes: &AtomicU64::new(0),
@@ -39,7 +42,7 @@ fn replied(reply: Reply) -> Called {
 fn settled(end: CallEnd) -> Outcome {
     match end {
         CallEnd::Settled(outcome) => outcome,
-        CallEnd::InputRequired { question, .. } => panic!("it asks {question}"),
+        other => panic!("{other:?}"),
     }
 }
 
@@ -140,15 +143,15 @@ fn what_was_declined_is_said() {
 }
 
 #[test]
-fn a_question_is_told_with_what_an_answer_needs() {
+fn a_question_waits_and_is_told_where_nobody_can_be_asked() {
     let requests = json!({"a": {"method": "elicitation/create", "params": {"message": "Which branch?", "requestedSchema":
-        {"type": "object", "properties": {"branch": {"type": "string", "enum": ["x", "y"], "description": "Its name."}}}}}});
+        {"type": "object", "properties": {"branch": {"type": "string", "description": "Its name."}}}}}});
     let result = json!({"resultType": "input_required", "inputRequests": requests, "requestState": "s"});
-    let question = "Which branch?\n- branch: Its name. (one of [\"x\",\"y\"])".to_owned();
-    let state = json!({"requests": requests, "request_state": "s"});
-    assert_eq!(end(replied(Reply::Result(result))), CallEnd::InputRequired { question: question.clone(), state });
-    let outcome = asked("fs", &question);
-    assert_eq!(outcome.code, Some("input_required"));
+    let question = "Which branch?\n- branch: Its name.".to_owned();
+    let waits = Waits { question: question.clone(), state: json!({"requests": requests, "request_state": "s"}) };
+    assert_eq!(end(replied(Reply::Result(result))), CallEnd::Waits(waits.clone()));
+    let outcome = asked("fs", waits.clone());
+    assert_eq!((outcome.code, outcome.waits), (Some("input_required"), Some(Box::new(waits))));
     assert!(outcome.content.ends_with(&question));
 }
 

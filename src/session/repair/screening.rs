@@ -192,7 +192,11 @@ impl Screening {
                     self.refuse(number, violation.clone());
                 }
             }
-            Record::Decision(_) | Record::ToolStart(_) | Record::OperationResult(_) | Record::ToolResult(_) => {
+            Record::Decision(_)
+            | Record::ToolStart(_)
+            | Record::CallWaiting(_)
+            | Record::OperationResult(_)
+            | Record::ToolResult(_) => {
                 if call_id(&held.record).is_some_and(|id| draft.history().has_call(id)) {
                     self.did(number, format!("{violation}; the first counts, and this one is taken out"));
                 } else {
@@ -241,6 +245,7 @@ fn call_id(record: &Record) -> Option<&str> {
     match record {
         Record::Decision(decision) => Some(&decision.call_id),
         Record::ToolStart(start) => Some(&start.call_id),
+        Record::CallWaiting(waiting) => Some(&waiting.call_id),
         Record::OperationResult(result) => Some(&result.call_id),
         Record::ToolResult(result) => Some(&result.call_id),
         Record::Session(_)

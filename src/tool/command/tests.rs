@@ -86,6 +86,7 @@ impl Case {
             interrupt: &self.interrupt,
             approved_by_person: false,
             answer: None,
+            asked: None,
             live: &live,
             output_bytes: &self.output_bytes,
         })

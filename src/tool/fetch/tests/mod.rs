@@ -74,6 +74,7 @@ impl<'a> Case<'a> {
             interrupt: &self.interrupt,
             approved_by_person: self.approved,
             answer: None,
+            asked: None,
             live: &|_| {},
             output_bytes: &std::sync::atomic::AtomicU64::new(0),
         })

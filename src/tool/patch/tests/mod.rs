@@ -96,6 +96,7 @@ impl Case {
             interrupt: &Interrupt::default(),
             approved_by_person: false,
             answer: None,
+            asked: None,
             live: &|_| {},
             output_bytes: &std::sync::atomic::AtomicU64::new(0),
         })

@@ -88,7 +88,7 @@ fn list(invocation: &Invocation) -> anyhow::Result<Status> {
             Some(why) => (Tone::Dim, format!("  (does not count: {why})")),
             None => (Tone::Plain, String::new()),
         };
-        lines.push(Line::new(tone, &format!("  {:>3}  {rule}{note}", placed.line)));
+        lines.push(Line::exactly(tone, &format!("  {:>3}  {rule}{note}", placed.line)));
     }
     if all.is_empty() {
         lines.push(Line::plain("there are no rules: each tool's own default decides"));
@@ -144,7 +144,7 @@ fn add(invocation: &Invocation, arguments: &RulesAddArguments) -> anyhow::Result
         if let Some(why) = breadth_warning(rule) {
             invocation.reporter.warning(&why);
         }
-        invocation.reporter.print(&[Line::plain(&format!("{edited} has {}", rule.to_line()))]);
+        invocation.reporter.print(&[Line::exactly(Tone::Plain, &format!("{edited} has {}", rule.to_line()))]);
     }
     let fields =
         Map::from_iter([("file".to_owned(), json!(edited)), ("rules".to_owned(), serde_json::to_value(&rules)?)]);

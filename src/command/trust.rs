@@ -51,7 +51,7 @@ fn describe(candidates: &[Candidate]) -> Vec<Line> {
         if candidate.enables.is_empty() {
             lines.push(Line::plain("  enables nothing"));
         }
-        lines.extend(candidate.enables.iter().map(|enabled| Line::plain(&format!("  {enabled}"))));
+        lines.extend(candidate.enables.iter().map(|enabled| Line::exactly(Tone::Plain, &format!("  {enabled}"))));
     }
     lines
 }

@@ -17,6 +17,16 @@ pub fn escape_line(text: &str) -> Cow<'_, str> {
     escape_where(text, |letter| is_unsafe(letter) || matches!(letter, '\n' | '\t'))
 }
 
+/// As [`escape`], for what a person decides on: nothing without a shape of its own stays, common or not.
+pub fn escape_exactly(text: &str) -> Cow<'_, str> {
+    escape_where(text, |letter| is_unsafe(letter) || is_shapeless(letter))
+}
+
+/// As [`escape_line`], for a command's words, a path or an address: what could pass for a plain blank is shown too.
+pub fn escape_line_exactly(text: &str) -> Cow<'_, str> {
+    escape_where(text, |letter| is_deceptive(letter) || matches!(letter, '\n' | '\t'))
+}
+
 /// Whether a character must never reach a terminal as it is.
 pub fn is_unsafe(letter: char) -> bool {
     (letter.is_control() && !matches!(letter, '\n' | '\t')) || is_hidden(letter)
@@ -26,10 +36,13 @@ pub fn is_unsafe(letter: char) -> bool {
 /// in running text, where it is common and deceives nobody.
 pub fn is_deceptive(letter: char) -> bool {
     is_unsafe(letter)
-        || matches!(
-            letter,
-            '\u{fe0f}' | '\u{2800}' | '\u{a0}' | '\u{2000}'..='\u{200a}' | '\u{202f}' | '\u{205f}' | '\u{3000}'
-        )
+        || is_shapeless(letter)
+        || matches!(letter, '\u{a0}' | '\u{2000}'..='\u{200a}' | '\u{202f}' | '\u{205f}' | '\u{3000}')
+}
+
+/// What has no shape and is common in running text all the same: the wish for an emoji's colours, and braille's blank.
+fn is_shapeless(letter: char) -> bool {
+    matches!(letter, '\u{fe0f}' | '\u{2800}')
 }
 
 /// Characters without a shape of their own: they format, reorder, join or select, and what holds them can look like
@@ -109,6 +122,10 @@ mod tests {
             assert_eq!(escape(text), expected);
         }
         assert_eq!(escape_line("a\n\tb"), "a\\n\\tb");
+        let text = "✔\u{fe0f} \u{2800}\u{a0}\n\tb\u{200b}";
+        assert_eq!(escape(text), "✔\u{fe0f} \u{2800}\u{a0}\n\tb\\u{200b}");
+        assert_eq!(escape_exactly(text), "✔\\u{fe0f} \\u{2800}\u{a0}\n\tb\\u{200b}");
+        assert_eq!(escape_line_exactly(text), "✔\\u{fe0f} \\u{2800}\\u{a0}\\n\\tb\\u{200b}");
         assert!(matches!(escape("nothing to do"), Cow::Borrowed(_)));
     }
 

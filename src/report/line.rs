@@ -1,10 +1,11 @@
 //! Lines for people: text that is safe to print, and what it is, so that it can be coloured.
 
+use std::borrow::Cow;
 use std::fmt::Write as _;
 
 use anstyle::{AnsiColor, Style};
 
-use super::escape::{escape, escape_line};
+use super::escape::{escape, escape_exactly, escape_line, escape_line_exactly};
 
 /// One line without its line end, masked and escaped.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -42,6 +43,26 @@ impl Line {
 
     /// As many lines as `text` has, each behind a prefix; so nothing in `text` passes for a line of attini's own.
     pub fn all(tone: Tone, first_prefix: &str, next_prefix: &str, text: &str) -> Vec<Self> {
+        Self::split(tone, first_prefix, next_prefix, text, escape)
+    }
+
+    /// As [`Line::new`], for a path or an address that a person decides on.
+    pub fn exactly(tone: Tone, text: &str) -> Self {
+        Self { tone, text: escape_line_exactly(&crate::mask::apply(text)).into_owned() }
+    }
+
+    /// As [`Line::all`], for what a person decides on.
+    pub fn all_exactly(tone: Tone, first_prefix: &str, next_prefix: &str, text: &str) -> Vec<Self> {
+        Self::split(tone, first_prefix, next_prefix, text, escape_exactly)
+    }
+
+    fn split(
+        tone: Tone,
+        first_prefix: &str,
+        next_prefix: &str,
+        text: &str,
+        escape: impl Fn(&str) -> Cow<'_, str>,
+    ) -> Vec<Self> {
         let text = crate::mask::apply(text);
         let text = text.strip_suffix('\n').unwrap_or(&text);
         let prefixes = std::iter::once(first_prefix).chain(std::iter::repeat(next_prefix));

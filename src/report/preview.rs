@@ -34,7 +34,7 @@ pub fn suspended(pending: &[PendingView], prefix: &str) -> Vec<Line> {
 /// One pending call, whole if a person still has to decide on it.
 pub fn call(view: &PendingView) -> Vec<Line> {
     let heading = format!("{} ({}): {}", view.id, view.name, view.summary);
-    let mut lines = vec![Line::new(Tone::Heading, &heading)];
+    let mut lines = vec![Line::exactly(Tone::Heading, &heading)];
     match (view.decision, view.needs) {
         (Some(decision), _) => lines.push(Line::plain(&format!("  {}", decided(decision)))),
         (None, Needs::Nothing) => lines.push(Line::plain("  its turn comes when the calls before it are decided")),
@@ -55,11 +55,11 @@ fn undecided(view: &PendingView) -> Vec<Line> {
         }
     }
     if let Some(why) = why.filter(|why| !why.is_empty()) {
-        lines.extend(Line::all(Tone::Plain, "  asks because: ", "    ", why));
+        lines.extend(Line::all_exactly(Tone::Plain, "  asks because: ", "    ", why));
     }
     for rule in view.grant.iter().flatten() {
         let rule = serde_json::to_value(rule).unwrap_or(Value::Null);
-        lines.push(Line::plain(&format!("  --grant would store: {}", object::to_json(&rule))));
+        lines.push(Line::exactly(Tone::Plain, &format!("  --grant would store: {}", object::to_json(&rule))));
     }
     lines
 }
@@ -80,12 +80,12 @@ pub fn body(preview: &Preview) -> Vec<Line> {
     match preview {
         Preview::Command { argv, cwd, stdin, background } => command(argv, cwd, stdin.as_deref(), *background),
         Preview::Patch { diff, .. } => self::diff(diff, "  "),
-        Preview::Read { path, .. } => vec![Line::plain(&format!("  reads {path}"))],
-        Preview::Fetch { url } => vec![Line::plain(&format!("  fetches {url}"))],
+        Preview::Read { path, .. } => vec![Line::exactly(Tone::Plain, &format!("  reads {path}"))],
+        Preview::Fetch { url } => vec![Line::exactly(Tone::Plain, &format!("  fetches {url}"))],
         Preview::Question { question, choices, schema: _, round: _ } => self::question(question, choices),
         Preview::Tool { arguments } => {
             let pretty = object::to_pretty_json(arguments);
-            Line::all(Tone::Plain, "  ", "  ", &pretty)
+            Line::all_exactly(Tone::Plain, "  ", "  ", &pretty)
         }
     }
 }
@@ -93,14 +93,14 @@ pub fn body(preview: &Preview) -> Vec<Line> {
 fn command(argv: &[String], cwd: &str, stdin: Option<&str>, background: bool) -> Vec<Line> {
     let mut lines = Line::all(Tone::Plain, "  $ ", "  > ", &shell_quote(argv));
     if !matches!(cwd, "" | ".") {
-        lines.push(Line::plain(&format!("  in {cwd}")));
+        lines.push(Line::exactly(Tone::Plain, &format!("  in {cwd}")));
     }
     if background {
         lines.push(Line::plain("  in the background, so it goes on after the turn"));
     }
     if let Some(stdin) = stdin {
         lines.push(Line::plain("  with this on its stdin:"));
-        lines.extend(Line::all(Tone::Plain, "  < ", "  < ", stdin));
+        lines.extend(Line::all_exactly(Tone::Plain, "  < ", "  < ", stdin));
     }
     lines
 }
@@ -116,7 +116,7 @@ fn question(question: &str, choices: &[String]) -> Vec<Line> {
 
 /// A unified diff, a line each, behind `indent`.
 pub fn diff(text: &str, indent: &str) -> Vec<Line> {
-    let mut lines = Line::all(Tone::Plain, indent, indent, text);
+    let mut lines = Line::all_exactly(Tone::Plain, indent, indent, text);
     let mut in_hunk = false;
     for line in &mut lines {
         let text = &line.text()[indent.len()..];
@@ -228,6 +228,25 @@ mod tests {
         let url = format!("https://example.org/{}\u{202e}?x", "a".repeat(500));
         let shown = paint(&body(&Preview::Fetch { url: url.clone() }), false);
         assert_eq!(shown, format!("  fetches {}\n", url.replace('\u{202e}', "\\u{202e}")));
+    }
+
+    #[test]
+    fn nothing_without_a_shape_hides_in_what_is_decided_on() {
+        let hidden = "x\u{fe0f}\u{2800}y";
+        let shown = "x\\u{fe0f}\\u{2800}y";
+        let path = hidden.to_owned();
+        for (preview, expected) in [
+            (
+                Preview::Patch { diff: format!("+{hidden}\n"), files: Vec::new(), why: String::new() },
+                format!("  +{shown}\n"),
+            ),
+            (Preview::Fetch { url: path.clone() }, format!("  fetches {shown}\n")),
+            (Preview::Tool { arguments: serde_json::json!(hidden) }, format!("  \"{shown}\"\n")),
+        ] {
+            assert_eq!(paint(&body(&preview), false), expected);
+        }
+        let view = PendingView { summary: path, ..view("call_1", Needs::Approval, None) };
+        assert_eq!(paint(&call(&view), false), format!("call_1 (command): {shown}\n"));
     }
 
     #[test]

@@ -205,17 +205,17 @@ fn tell(invocation: &Invocation, config: &Config, tested: &Tested, told: &Told, 
         "deny" => "is denied",
         _ => "asks",
     };
-    let mut lines = vec![Line::new(Tone::Heading, &format!("{heading}: {}", tested.shown))];
+    let mut lines = vec![Line::exactly(Tone::Heading, &format!("{heading}: {}", tested.shown))];
     match &told.rule {
-        Some(rule) => lines.push(Line::plain(&format!("  decided by {}", located(rule, places)))),
+        Some(rule) => lines.push(Line::exactly(Tone::Plain, &format!("  decided by {}", located(rule, places)))),
         None => lines.push(Line::plain(&format!("  because: {}", told.why))),
     }
     let others: Vec<&RuleMatch> = told.matches.iter().filter(|one| told.rule.as_ref() != Some(*one)).collect();
     for other in &others {
-        lines.push(Line::plain(&format!("  also matching, and weaker: {}", located(other, places))));
+        lines.push(Line::exactly(Tone::Plain, &format!("  also matching, and weaker: {}", located(other, places))));
     }
     for rule in told.suggested.iter().flatten() {
-        lines.push(Line::plain(&format!("  this rule would let it run: {}", rule.to_line())));
+        lines.push(Line::exactly(Tone::Plain, &format!("  this rule would let it run: {}", rule.to_line())));
     }
     invocation.reporter.print(&lines);
     let place = |one: &RuleMatch| places.iter().rev().find(|placed| is_at(one, placed)).map(Placed::to_json);

@@ -4,6 +4,7 @@
 mod support;
 
 mod adversity;
+mod aimock;
 mod asking;
 mod asking_back;
 mod bad_input;
@@ -29,6 +30,7 @@ mod interrupts;
 mod inventory;
 mod limits;
 mod links;
+mod llmock;
 mod locks;
 mod long_conversation;
 mod man;

@@ -3,21 +3,15 @@
 
 use serde_json::{Value, json};
 
-use crate::support::{Case, reply};
-
-/// The folder where npm and pip have put the servers: `node_modules/.bin` and `venv/bin` lie in it.
-const FOLDER: &str = "ATTINI_TEST_PEERS_FOLDER";
+use crate::support::{Case, peer_path, peers_folder, reply};
 
 /// A case in which these servers are configured; `None` where no peers are to be tested.
 fn case(servers: &[(&str, &[&str])]) -> Option<Case> {
-    if std::env::var("ATTINI_TEST_PEERS").as_deref() != Ok("1") {
-        return None;
-    }
-    let folder = std::env::var(FOLDER).expect("ATTINI_TEST_PEERS=1 needs ATTINI_TEST_PEERS_FOLDER");
+    let folder = peers_folder()?;
     let config: Vec<String> = servers
         .iter()
         .map(|(name, command)| {
-            let command: Vec<String> = command.iter().map(|word| word.replace("PEERS", &folder)).collect();
+            let command: Vec<String> = command.iter().map(|word| peer_path(&folder, word)).collect();
             format!("[mcp.{name}]\ncommand = {command:?}\n")
         })
         .collect();

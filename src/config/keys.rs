@@ -23,6 +23,8 @@ const SERVER_NAME_BYTES_MAX: usize = 32;
 
 const COUNT_MAX: u64 = 1_000_000;
 const SECONDS_MAX: u64 = 366 * 24 * 60 * 60;
+/// No whole answer is waited for any longer.
+const IDLE_SECONDS_MAX: u64 = 3600;
 const TOKENS_MAX: u64 = 1_000_000_000;
 const RESULT_BYTES_MIN: u64 = 1024;
 const RESULT_BYTES_MAX: u64 = 64 * 1024 * 1024;
@@ -30,7 +32,8 @@ const OUTPUT_BYTES_MAX: u64 = 1024 * 1024 * 1024 * 1024;
 const CONCURRENCY_MAX: u64 = 1024;
 
 const TOP_KEYS: [&str; 8] = ["model", "instructions", "providers", "limits", "dispatch", "environment", "tools", "mcp"];
-const PROVIDER_KEYS: [&str; 6] = ["api", "base_url", "api_key_env", "context_tokens", "user_after_tool", "images"];
+const PROVIDER_KEYS: [&str; 7] =
+    ["api", "base_url", "api_key_env", "context_tokens", "user_after_tool", "images", "idle_timeout_s"];
 const DISPATCH_KEYS: [&str; 2] = ["concurrency", "trailing_reads"];
 const ENVIRONMENT_KEYS: [&str; 1] = ["pass"];
 const TOOL_KEYS: [&str; 3] = ["run", "concurrent", "fan_out"];
@@ -108,6 +111,7 @@ fn apply_provider(provider: &mut ProviderConfig, reader: &Reader<'_>, within: &r
             "context_tokens" => provider.context_tokens = Some(reader.whole_number(&entry, &(1..=TOKENS_MAX))?),
             "user_after_tool" => provider.user_after_tool = Some(reader.boolean(&entry)?),
             "images" => provider.images = Some(reader.boolean(&entry)?),
+            "idle_timeout_s" => provider.idle_timeout_s = Some(reader.whole_number(&entry, &(1..=IDLE_SECONDS_MAX))?),
             unknown => {
                 return Err(reader.unknown(&entry, unknown, &format!("providers.{}", within.key), &PROVIDER_KEYS));
             }
@@ -345,6 +349,7 @@ mod tests {
             context_tokens = 32_768
             user_after_tool = true
             images = true
+            idle_timeout_s = 60
             [limits]
             rounds = 1
             tool_calls = 2
@@ -397,6 +402,7 @@ mod tests {
                     context_tokens: Some(32768),
                     user_after_tool: Some(true),
                     images: Some(true),
+                    idle_timeout_s: Some(60),
                 },
             )]
             .into(),
@@ -482,7 +488,7 @@ mod tests {
             (
                 "[providers.x]\nurl = 1\napi = 2",
                 "c.toml:2: unknown key `url` in [providers.x]; the keys are api, \
-              base_url, api_key_env, context_tokens, user_after_tool, images",
+              base_url, api_key_env, context_tokens, user_after_tool, images, idle_timeout_s",
             ),
             ("[tools.x]\nrum = 1", "c.toml:2: unknown key `rum` in [tools.x]; did you mean `run`?"),
             ("[environment]\nPass = []", "c.toml:2: unknown key `Pass` in [environment]; did you mean `pass`?"),

@@ -43,6 +43,8 @@ pub struct ProviderConfig {
     pub context_tokens: Option<u64>,
     pub user_after_tool: Option<bool>,
     pub images: Option<bool>,
+    /// How long the service may send nothing at all.
+    pub idle_timeout_s: Option<u64>,
 }
 
 /// A wire format.

@@ -1,11 +1,12 @@
 //! From `PROVIDER/MODEL`, the configuration and the environment to a provider that can be asked.
 
 use std::ffi::OsStr;
+use std::time::Duration;
 
 use super::Provider;
 use super::anthropic::Anthropic;
 use super::catalogue::{self, Dialect};
-use super::http::Http;
+use super::http::{Http, IDLE_SECONDS_DEFAULT};
 use super::openai::OpenAi;
 use super::scripted::Scripted;
 use crate::config::environment::Environment;
@@ -40,6 +41,7 @@ struct Resolved {
     context_tokens: Option<u64>,
     user_after_tool: bool,
     takes_images: bool,
+    idle_limit: Duration,
     dialect: Dialect,
 }
 
@@ -142,7 +144,8 @@ fn resolve(name: &str, model: &str, config: &Config, variable: Variable<'_>) -> 
         return Err(unknown(name, config).into());
     }
     let configured = configured.cloned().unwrap_or_default();
-    let ProviderConfig { api, base_url, api_key_env, context_tokens, user_after_tool, images } = configured;
+    let ProviderConfig { api, base_url, api_key_env, context_tokens, user_after_tool, images, idle_timeout_s } =
+        configured;
     let from_environment =
         entry.map(|entry| entry.base_url_variable).filter(|name| !name.is_empty()).and_then(variable);
     let built_in_url = entry.map(|entry| entry.base_url.to_owned()).filter(|url| !url.is_empty());
@@ -154,6 +157,7 @@ fn resolve(name: &str, model: &str, config: &Config, variable: Variable<'_>) -> 
         key_variable: api_key_env.or(built_in_key),
         context_tokens: context_tokens.or_else(|| entry?.context_tokens_of(model)),
         user_after_tool: user_after_tool.unwrap_or(true),
+        idle_limit: Duration::from_secs(idle_timeout_s.unwrap_or(IDLE_SECONDS_DEFAULT)),
         takes_images: images.or(entry.map(|entry| entry.takes_images)).unwrap_or(false),
         dialect: entry.map_or(Dialect::COMMON, |entry| entry.dialect),
     })
@@ -175,7 +179,7 @@ fn unknown(name: &str, config: &Config) -> Failure {
 fn load_openai(name: &str, resolved: &Resolved, variable: Variable<'_>) -> anyhow::Result<OpenAi> {
     let (base_url, key) = load_base(name, resolved, variable)?;
     Ok(OpenAi::new(
-        Http::load(name, base_url, variable)?,
+        Http::load_with(name, base_url, resolved.idle_limit, variable)?,
         super::openai::Settings {
             provider: name.to_owned(),
             url: endpoint(base_url, "/chat/completions"),
@@ -191,7 +195,7 @@ fn load_openai(name: &str, resolved: &Resolved, variable: Variable<'_>) -> anyho
 fn load_anthropic(name: &str, resolved: &Resolved, variable: Variable<'_>) -> anyhow::Result<Anthropic> {
     let (base_url, key) = load_base(name, resolved, variable)?;
     Ok(Anthropic::new(
-        Http::load(name, base_url, variable)?,
+        Http::load_with(name, base_url, resolved.idle_limit, variable)?,
         super::anthropic::Settings {
             provider: name.to_owned(),
             url: endpoint(base_url, "/v1/messages"),

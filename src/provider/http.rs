@@ -4,6 +4,8 @@
 //! not followed, and nothing is retried.
 
 use std::io::Read;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::time::{Duration, Instant, SystemTime};
 
@@ -15,9 +17,9 @@ use crate::interrupt::{CloserGuard, Interrupt};
 
 /// For resolving the name, and again for connecting with proxy and TLS handshakes.
 pub const CONNECT_SECONDS_MAX: u64 = 15;
-/// Between two pieces of an answer, and before the first. A large prompt on a local model, or a model that thinks
-/// without telling, takes minutes.
-pub const IDLE_SECONDS_MAX: u64 = 300;
+/// Between two pieces of an answer, and before the first, where the configuration does not say otherwise. A large prompt
+/// on a local model, or a model that thinks without telling, takes minutes.
+pub const IDLE_SECONDS_DEFAULT: u64 = 300;
 /// For a whole answer, however lively.
 pub const TOTAL_SECONDS_MAX: u64 = 3600;
 /// Of an answer's body.
@@ -32,6 +34,8 @@ const PIECES_WAITING_MAX: usize = 16;
 pub struct Http {
     agent: ureq::Agent,
     provider: String,
+    /// Between two pieces of an answer, and before the first.
+    idle_limit: Duration,
     /// The host is this machine: a refused connection means that no server runs, which waiting does not change.
     is_local: bool,
     /// The environment variable that names the proxy in use.
@@ -50,6 +54,9 @@ pub struct Answer {
 struct Body {
     provider: String,
     pieces: Receiver<Piece>,
+    /// Shared with the thread that reads: what is still to come may be read for the connection's sake.
+    is_complete: Arc<AtomicBool>,
+    idle_limit: Duration,
     interrupt: Interrupt,
     deadline: Instant,
     bytes: u64,
@@ -73,6 +80,11 @@ enum Piece {
 impl Http {
     /// `base` decides whether certificates and which proxy are needed.
     pub fn load(provider: &str, base: &str, variable: Variable<'_>) -> anyhow::Result<Self> {
+        Self::load_with(provider, base, Duration::from_secs(IDLE_SECONDS_DEFAULT), variable)
+    }
+
+    /// As [`Http::load`], with another limit between two pieces of an answer.
+    pub fn load_with(provider: &str, base: &str, idle_limit: Duration, variable: Variable<'_>) -> anyhow::Result<Self> {
         let uri: ureq::http::Uri = base
             .parse()
             .map_err(|_| Failure::usage(format!("the base address of provider {provider} is not a URL: {base:?}")))?;
@@ -88,13 +100,13 @@ impl Http {
             .max_redirects(0)
             .timeout_resolve(Some(Duration::from_secs(CONNECT_SECONDS_MAX)))
             .timeout_connect(Some(Duration::from_secs(CONNECT_SECONDS_MAX)))
-            .timeout_per_read(Some(Duration::from_secs(IDLE_SECONDS_MAX)))
-            .timeout_per_write(Some(Duration::from_secs(IDLE_SECONDS_MAX)))
+            .timeout_per_read(Some(idle_limit))
+            .timeout_per_write(Some(idle_limit))
             .tls_config(load_tls(scheme, variable)?)
             .proxy(proxy.clone())
             .build();
         let is_local = proxy.is_none() && matches!(host, "localhost" | "127.0.0.1" | "[::1]");
-        Ok(Self { agent: config.new_agent(), provider: provider.to_owned(), is_local, proxy_variable })
+        Ok(Self { agent: config.new_agent(), provider: provider.to_owned(), idle_limit, is_local, proxy_variable })
     }
 
     /// Sends `body` as JSON and waits for the head of the answer. The work is done on a thread of its own, so that an
@@ -135,7 +147,8 @@ impl Http {
             // If there is no room, the other side is not waiting.
             let _ = waker.try_send(Piece::Wake);
         });
-        let exchange = Exchange { http: self.clone(), sender };
+        let is_complete = Arc::new(AtomicBool::new(false));
+        let exchange = Exchange { http: self.clone(), sender, is_complete: Arc::clone(&is_complete) };
         std::thread::Builder::new()
             .name("model request".to_owned())
             .spawn(move || exchange.run(send))
@@ -143,6 +156,8 @@ impl Http {
         let body = Body {
             provider: self.provider.clone(),
             pieces,
+            is_complete,
+            idle_limit: self.idle_limit,
             interrupt: interrupt.clone(),
             deadline: Instant::now() + Duration::from_secs(TOTAL_SECONDS_MAX),
             bytes: 0,
@@ -150,7 +165,7 @@ impl Http {
             _closer: closer,
         };
         // Name, connection and the first byte have a limit each.
-        let patience = Duration::from_secs(2 * CONNECT_SECONDS_MAX + 2 * IDLE_SECONDS_MAX);
+        let patience = Duration::from_secs(2 * CONNECT_SECONDS_MAX) + 2 * self.idle_limit;
         match body.receive(patience)? {
             Piece::Head { status, content_type, retry_after } => Ok(Answer { status, content_type, retry_after, body }),
             Piece::Failed(trouble) => Err(trouble),
@@ -174,6 +189,8 @@ impl Answer {
         let body = Body {
             provider: provider.to_owned(),
             pieces: receiver,
+            is_complete: Arc::default(),
+            idle_limit: Duration::from_secs(IDLE_SECONDS_DEFAULT),
             deadline: Instant::now() + Duration::from_secs(TOTAL_SECONDS_MAX),
             bytes: 0,
             ended: false,
@@ -188,7 +205,8 @@ impl Answer {
         if self.body.ended {
             return Ok(None);
         }
-        let piece = self.body.receive(patience.unwrap_or(Duration::from_secs(IDLE_SECONDS_MAX + 1)));
+        // The thread that reads has the same limit, and says more exactly what took too long.
+        let piece = self.body.receive(patience.unwrap_or(self.body.idle_limit + Duration::from_secs(1)));
         let result = match piece {
             Ok(Piece::Bytes(bytes)) => self.body.count(&bytes).map(|()| Some(bytes)),
             Ok(Piece::Failed(trouble)) | Err(trouble) => Err(trouble),
@@ -196,6 +214,13 @@ impl Answer {
         };
         self.body.ended = !matches!(result, Ok(Some(_)));
         result
+    }
+
+    /// Says that nothing is missing, although the body may not have been read to its end: the connection is kept. An
+    /// answer that is dropped without this was given up, and its connection is closed as soon as more of it comes, so
+    /// that the service stops sending, and counting, what nobody reads.
+    pub fn mark_complete(&self) {
+        self.body.is_complete.store(true, Ordering::Release);
     }
 
     /// The rest of the body, up to `bytes_max` bytes.
@@ -249,6 +274,7 @@ impl Body {
 struct Exchange {
     http: Http,
     sender: SyncSender<Piece>,
+    is_complete: Arc<AtomicBool>,
 }
 
 impl Exchange {
@@ -277,11 +303,16 @@ impl Exchange {
                 Ok(0) => return Some(Piece::End),
                 Ok(count) => {
                     if self.sender.send(Piece::Bytes(buffer[..count].to_vec())).is_err() {
-                        drain(&mut reader, &mut buffer);
+                        if self.is_complete.load(Ordering::Acquire) {
+                            drain(&mut reader, &mut buffer);
+                        }
                         return None;
                     }
                 }
                 Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
+                Err(error) if error.get_ref().is_some_and(|inner| inner.downcast_ref().is_some_and(is_silence)) => {
+                    return Some(Piece::Failed(self.silent()));
+                }
                 Err(error) => {
                     let reason = shorten(&error.to_string());
                     let message = format!("the connection to {} broke off: {reason}", self.http.provider);
@@ -291,7 +322,17 @@ impl Exchange {
         }
     }
 
+    fn silent(&self) -> Trouble {
+        let Http { provider, idle_limit, .. } = &self.http;
+        let mut trouble = Trouble::broken_off(format!("{provider} sent nothing for {} s", idle_limit.as_secs_f64()));
+        trouble.error.hint = Some(format!("idle_timeout_s in [providers.{provider}] sets how long is waited"));
+        trouble
+    }
+
     fn explain(&self, error: &ureq::Error) -> Trouble {
+        if is_silence(error) {
+            return self.silent();
+        }
         let provider = &self.http.provider;
         let through = self.http.proxy_variable.map_or_else(String::new, |name| format!(" through the proxy of {name}"));
         let message = format!("cannot reach {provider}{through}: {}", shorten(&error.to_string()));
@@ -317,6 +358,11 @@ impl Exchange {
     }
 }
 
+/// The connection is there, and nothing comes.
+fn is_silence(error: &ureq::Error) -> bool {
+    matches!(error, ureq::Error::Timeout(ureq::Timeout::PerRead))
+}
+
 /// Reads a little further, in the hope of the end.
 fn drain(reader: &mut impl Read, buffer: &mut [u8]) {
     let mut left = DRAIN_BYTES_MAX;
@@ -329,6 +375,8 @@ fn drain(reader: &mut impl Read, buffer: &mut [u8]) {
 
 #[cfg(test)]
 mod tests {
+    use std::io::Write;
+
     use super::*;
 
     #[test]
@@ -342,5 +390,61 @@ mod tests {
         let error = Http::load("acme", "https://acme.test", &variable).unwrap_err();
         assert!(format!("{error:#}").contains("/nowhere/certificates.pem"), "{error:#}");
         assert!(Http::load("acme", "http://acme.test", &variable).is_ok());
+    }
+
+    /// Sends the head and the first piece of an answer, waits for `go_on`, sends a second piece and no end; says whether
+    /// the connection was closed before the time was up.
+    fn half_an_answer(go_on: Receiver<()>) -> (String, std::thread::JoinHandle<bool>) {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let url = format!("http://{}/v1", listener.local_addr().unwrap());
+        let server = std::thread::spawn(move || {
+            let (mut stream, _) = listener.accept().unwrap();
+            stream.set_read_timeout(Some(Duration::from_secs(2))).unwrap();
+            let mut request = Vec::new();
+            let mut buffer = [0; 1024];
+            while !request.ends_with(b"{}") {
+                let count = stream.read(&mut buffer).unwrap();
+                request.extend_from_slice(&buffer[..count]);
+            }
+            let head = "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n";
+            stream.write_all(format!("{head}1\r\na\r\n").as_bytes()).unwrap();
+            // An error: the test is over.
+            let _ = go_on.recv();
+            stream.write_all(b"1\r\nb\r\n").unwrap();
+            match stream.read(&mut buffer) {
+                Ok(count) => count == 0,
+                Err(error) => error.kind() == std::io::ErrorKind::ConnectionReset,
+            }
+        });
+        (url, server)
+    }
+
+    #[test]
+    fn an_answer_that_is_given_up_is_not_read_on() {
+        for (is_complete, is_closed) in [(false, true), (true, false)] {
+            let (send_go_on, go_on) = std::sync::mpsc::channel();
+            let (url, server) = half_an_answer(go_on);
+            let http = Http::load("acme", &url, &|_| None).unwrap();
+            let mut answer = http.post(&url, &[], b"{}".to_vec(), &Interrupt::default()).unwrap();
+            assert_eq!(answer.next(None).unwrap().unwrap(), b"a");
+            if is_complete {
+                answer.mark_complete();
+            }
+            drop(answer);
+            send_go_on.send(()).unwrap();
+            assert_eq!(server.join().unwrap(), is_closed, "complete: {is_complete}");
+        }
+    }
+
+    #[test]
+    fn a_service_that_falls_silent_is_left_after_the_idle_limit() {
+        let (_send_go_on, go_on) = std::sync::mpsc::channel();
+        let (url, _server) = half_an_answer(go_on);
+        let http = Http::load_with("acme", &url, Duration::from_millis(50), &|_| None).unwrap();
+        let mut answer = http.post(&url, &[], b"{}".to_vec(), &Interrupt::default()).unwrap();
+        assert_eq!(answer.next(None).unwrap().unwrap(), b"a");
+        let trouble = answer.next(None).unwrap_err();
+        assert!(trouble.again, "{}", trouble.error.message);
+        assert_eq!(trouble.error.message, "acme sent nothing for 0.05 s");
     }
 }

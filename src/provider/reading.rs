@@ -57,6 +57,7 @@ pub(super) fn read(
     let mut observed = surrogate::Observed::default();
     let read = read_any(service, answer, assembly, &mut |progress| observed.pass_on(progress, observe));
     if read.is_ok() {
+        answer.mark_complete();
         observed.finish(observe);
     }
     read.map(surrogate::join_reply).map(without_keys).map_err(|mut trouble| {
@@ -113,6 +114,10 @@ fn read_whole(
         Ok(value) => value,
         Err(error) if error.is_eof() => {
             return Err(Trouble::broken_off(format!("the reply of {} broke off", service.provider)));
+        }
+        // As for an event that is no JSON: the address is right, and what came of it was garbled.
+        Err(_) if answer.content_type == "application/json" => {
+            return Err(Trouble::broken_off(format!("{} sent a reply that is not JSON", service.provider)));
         }
         Err(_) => return Err(not_a_reply(service, answer, &bytes)),
     };

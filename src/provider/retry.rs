@@ -18,7 +18,9 @@ pub const RETRY_AFTER_SECONDS_MAX: u64 = 60;
 #[derive(Debug, Clone, Copy)]
 pub struct Schedule {
     pub tries_max: u32,
-    /// Before the second try; it doubles from there, and a part of it, at most half, is taken off by chance.
+    /// Before the second try; it doubles from there, and a part of it, at most a quarter, is taken off by chance: enough
+    /// that those who failed together do not come back together, too little for a delay that is not longer than the one
+    /// before.
     pub first_delay: Duration,
 }
 
@@ -32,7 +34,7 @@ impl Schedule {
     /// The delay after that many tries (from 1). `chance` is anything from 0 to 1.
     fn delay(&self, tries: u32, chance: f64) -> Duration {
         let full = self.first_delay.saturating_mul(2_u32.saturating_pow(tries - 1));
-        full.mul_f64(1.0 - chance.clamp(0.0, 1.0) / 2.0)
+        full.mul_f64(1.0 - chance.clamp(0.0, 1.0) / 4.0)
     }
 
     /// Calls `send` until it brings a reply, fails for good, or was called often enough. Each wait is told before it
@@ -61,7 +63,7 @@ impl Schedule {
                 None => self.delay(tries, chance()),
             };
             if tries >= self.tries_max {
-                return Err(exhausted(trouble.error, tries));
+                return Err(exhausted(trouble.error, tries, trouble.retry_after));
             }
             tries += 1;
             let delay_ms = u64::try_from(delay.as_millis()).unwrap_or(u64::MAX);
@@ -86,8 +88,11 @@ fn later(mut error: ProviderError, asked: Duration) -> ProviderError {
     error
 }
 
-fn exhausted(mut error: ProviderError, tries: u32) -> ProviderError {
+fn exhausted(mut error: ProviderError, tries: u32, retry_after: Option<Duration>) -> ProviderError {
     error.message = format!("{} (tried {tries} times)", error.message);
+    if let Some(asked) = retry_after {
+        error.hint = Some(format!("it asks to wait for {} s before the next try", asked.as_secs_f64().ceil()));
+    }
     error
 }
 
@@ -137,7 +142,7 @@ mod tests {
         let schedule = Schedule::default();
         for (tries, full_ms) in [(1, 1000), (2, 2000), (3, 4000), (4, 8000)] {
             assert_eq!(schedule.delay(tries, 0.0), Duration::from_millis(full_ms));
-            assert_eq!(schedule.delay(tries, 1.0), Duration::from_millis(full_ms / 2));
+            assert_eq!(schedule.delay(tries, 1.0), Duration::from_millis(full_ms * 3 / 4));
         }
         assert!((0..1000).map(|_| chance()).all(|chance| (0.0..=1.0).contains(&chance)));
         assert!((0..10).map(|_| chance()).any(|other| other.to_bits() != chance().to_bits()));
@@ -154,6 +159,9 @@ mod tests {
         let (result, waits) = run(&std::array::from_fn::<_, 9, _>(|_| broken()), &interrupt);
         let error = result.unwrap_err();
         assert_eq!((error.message.as_str(), error.retryable, waits.len()), ("cut (tried 5 times)", true, 4));
+        assert_eq!(error.hint, None);
+        let (result, _) = run(&std::array::from_fn::<_, 9, _>(|_| after(Duration::from_millis(3))), &interrupt);
+        assert_eq!(result.unwrap_err().hint.unwrap(), "it asks to wait for 1 s before the next try");
     }
 
     #[test]

@@ -89,6 +89,7 @@ fn what_may_be_temporary_is_tried_again() {
         ("hung up", b"HTTP/1.1 200".to_vec(), &["2/0", "Hello"]),
         ("no body", body_less.to_vec(), &["2/0", "Hello"]),
         ("not JSON", sse_answer("data: {\n\n"), &["2/0", "Hello"]),
+        ("garbled", answer("200 OK", "Content-Type: application/json\r\n", "{no json: <<<"), &["2/0", "Hello"]),
     ];
     for (name, bad, told) in cases {
         let (asked, server) = ask_of(vec![bad, sse_answer(GOOD)]);

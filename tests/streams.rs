@@ -385,6 +385,15 @@ fn assert_harmless(what: &str, text: &str) {
 }
 
 #[test]
+fn a_terminal_without_a_size_or_hardly_any_breaks_off_no_turn() {
+    for columns in [0, 1, 2, 3] {
+        let case = case().file("\u{6587}.txt", "x\n").script([reply().read("\u{6587}.txt"), reply().text("Done.")]);
+        let outcome = case.attini(["tell", "go"]).on_terminal(0, columns, "").start().wait().exit(0);
+        outcome.stdout("Done.\n");
+    }
+}
+
+#[test]
 fn nothing_from_outside_reaches_a_terminal_as_it_is() {
     let name = "evil\u{1b}[2J\u{202e}.txt";
     let script = || {

@@ -18,8 +18,10 @@ const TICK: Duration = Duration::from_millis(120);
 const DRAWS_PER_SECOND: u8 = 20;
 /// How long a drawing waits for what is printed before it.
 const PATIENCE: Duration = Duration::from_millis(100);
-/// Of a terminal that does not tell.
-const COLUMNS: u16 = 80;
+/// Of a terminal that does not know its size.
+const COLUMNS_DEFAULT: u16 = 80;
+/// The widest character has to fit into a line, or indicatif miscounts and panics.
+const COLUMNS_MIN: u16 = 2;
 
 /// Shows one message, or nothing.
 pub(super) struct Spinner {
@@ -97,9 +99,14 @@ impl Screen {
     }
 }
 
+/// How wide a terminal is taken to be that says it is `told` wide.
+fn columns(told: u16) -> u16 {
+    if told == 0 { COLUMNS_DEFAULT } else { told.max(COLUMNS_MIN) }
+}
+
 impl TermLike for Screen {
     fn width(&self) -> u16 {
-        rustix::termios::tcgetwinsize(io::stderr()).map_or(COLUMNS, |size| size.ws_col)
+        columns(rustix::termios::tcgetwinsize(io::stderr()).map_or(0, |size| size.ws_col))
     }
 
     fn move_cursor_up(&self, count: usize) -> io::Result<()> {

@@ -174,8 +174,8 @@ mod tests {
 
     use super::*;
 
-    fn tool(name: &str, description: &str, schema: Value) -> ListedTool {
-        ListedTool::new(name.to_owned(), description.to_owned(), &schema)
+    fn tool(name: &str, description: &str, schema: &Value) -> ListedTool {
+        ListedTool::new(name.to_owned(), description.to_owned(), schema)
     }
 
     fn server(word: &str) -> McpConfig {
@@ -186,7 +186,7 @@ mod tests {
     fn a_list_is_kept_for_one_config() {
         let folder = tempfile::tempdir().unwrap();
         let lists = Lists::new(Root::open(folder.path()).unwrap());
-        let list = ToolList::new(Lifecycle::Handshake, vec![tool("a", "A.", json!({"type": "object"}))]);
+        let list = ToolList::new(Lifecycle::Handshake, vec![tool("a", "A.", &json!({"type": "object"}))]);
         assert_eq!(lists.load(&server("x")), None);
         lists.store(&server("x"), &list).unwrap();
         assert_eq!(lists.load(&server("x")), Some(list.clone()));
@@ -211,15 +211,15 @@ mod tests {
 
     #[test]
     fn changes_are_told_by_kind() {
-        let old = [tool("a", "A.", json!({})), tool("b", "B.", json!({})), tool("c", "C.", json!({}))];
-        let new = [tool("a", "Other.", json!({"x": 1})), tool("c", "C.", json!({})), tool("d", "D.", json!({}))];
+        let old = [tool("a", "A.", &json!({})), tool("b", "B.", &json!({})), tool("c", "C.", &json!({}))];
+        let new = [tool("a", "Other.", &json!({"x": 1})), tool("c", "C.", &json!({})), tool("d", "D.", &json!({}))];
         assert_eq!(
             changes(&old, &new).as_deref(),
             Some("new: d; gone: b; described differently: a; with another schema: a")
         );
         let turned: Vec<ListedTool> = old.iter().rev().cloned().collect();
         assert_eq!(changes(&old, &turned), None);
-        let many: Vec<ListedTool> = (0..12).map(|number| tool(&format!("t{number}"), "", json!({}))).collect();
+        let many: Vec<ListedTool> = (0..12).map(|number| tool(&format!("t{number}"), "", &json!({}))).collect();
         assert_eq!(changes(&[], &many).as_deref(), Some("new: t0, t1, t2, t3, t4, t5, t6, t7, t8, t9 and 2 more"));
     }
 }

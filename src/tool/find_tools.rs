@@ -173,16 +173,12 @@ impl Catalogue {
 }
 
 fn schema_of(tool: &RegisteredTool) -> Box<dyn Fn() -> String + Send + Sync> {
-    match &tool.fan_out {
-        Some((_, envelope)) => {
-            let text = envelope.to_string();
-            Box::new(move || text.clone())
-        }
-        None => {
-            let tool = Arc::clone(&tool.tool);
-            Box::new(move || tool.advertised_parameters().to_string())
-        }
+    if let Some((_, envelope)) = &tool.fan_out {
+        let text = envelope.to_string();
+        return Box::new(move || text.clone());
     }
+    let tool = Arc::clone(&tool.tool);
+    Box::new(move || tool.advertised_parameters().to_string())
 }
 
 /// How well a tool fits: the more words its name has, and the more of them as a whole part of it, the better.

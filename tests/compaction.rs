@@ -156,6 +156,34 @@ fn an_overflow_is_mended_by_a_summary_once() {
 }
 
 #[test]
+fn a_prompt_that_was_too_long_spoils_no_later_one() {
+    let case = case().config("[limits]\ncompact_at_tokens = 100000\n").script([reply().error(400, OVERFLOW)]);
+    let first = case.run(["--output", "json", "tell", &"many words ".repeat(2000)]).exit(13).json();
+    assert_eq!(first["error"]["code"], "context_overflow");
+    assert!(first["error"]["hint"].as_str().unwrap().contains("a shorter prompt"), "{first}");
+    // How much the model takes is not known, so that even the text of it may be too long at first.
+    case.server().script([
+        reply().error(400, OVERFLOW),
+        reply().error(400, OVERFLOW).on_the_side(),
+        summary("The user sent many words."),
+        reply().text("done").starts_history(),
+    ]);
+    case.run(["tell", "short"]).exit(0).stdout("done\n");
+    let lengths: Vec<usize> =
+        case.server().requests()[2..4].iter().map(|asked| asked.last_user_text().unwrap().len()).collect();
+    assert!(lengths[1] < lengths[0], "{lengths:?}");
+    case.run(["check"]).exit(0);
+}
+
+#[test]
+fn a_summary_is_not_held_to_the_length_of_replies() {
+    let case = case().script([long(), summary("s"), reply().text("done").starts_history()]);
+    case.run(["tell", "go", "--max-tokens", "40"]).exit(0);
+    let limits: Vec<Value> = case.server().requests().iter().map(|asked| asked.body["max_completion_tokens"].clone()).collect();
+    assert_eq!(limits, [json!(40), json!(2048), json!(40)]);
+}
+
+#[test]
 fn a_summary_that_fails_costs_nothing() {
     let case = case().script([long(), reply().error(401, "no").on_the_side(), reply().error(401, "no").on_the_side()]);
     let outcome = case.run(["--output", "json", "tell", "go"]).exit(13).json();

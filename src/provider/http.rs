@@ -36,8 +36,11 @@ pub struct Http {
     provider: String,
     /// Between two pieces of an answer, and before the first.
     idle_limit: Duration,
-    /// The host is this machine: a refused connection means that no server runs, which waiting does not change.
+    /// The host is this machine: a refused connection means that no server runs, which waiting does not change, unless
+    /// one did run a moment ago and may be starting again.
     is_local: bool,
+    /// Shared by all exchanges: the service answered before.
+    has_answered: Arc<AtomicBool>,
     /// The environment variable that names the proxy in use.
     proxy_variable: Option<&'static str>,
 }
@@ -106,7 +109,14 @@ impl Http {
             .proxy(proxy.clone())
             .build();
         let is_local = proxy.is_none() && matches!(host, "localhost" | "127.0.0.1" | "[::1]");
-        Ok(Self { agent: config.new_agent(), provider: provider.to_owned(), idle_limit, is_local, proxy_variable })
+        Ok(Self {
+            agent: config.new_agent(),
+            provider: provider.to_owned(),
+            idle_limit,
+            is_local,
+            has_answered: Arc::default(),
+            proxy_variable,
+        })
     }
 
     /// Sends `body` as JSON and waits for the head of the answer. The work is done on a thread of its own, so that an
@@ -291,6 +301,7 @@ impl Exchange {
 
     /// Returns what is to be said last; `None` if nobody listens.
     fn pass_on(&self, response: ureq::http::Response<ureq::Body>) -> Option<Piece> {
+        self.http.has_answered.store(true, Ordering::Release);
         let (head, body) = response.into_parts();
         let text = |name| head.headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default();
         let content_type = text("content-type").split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
@@ -340,7 +351,7 @@ impl Exchange {
             ureq::Error::Io(error) => error.kind() == std::io::ErrorKind::ConnectionRefused,
             other => matches!(other, ureq::Error::ConnectionFailed),
         };
-        if refused && self.http.is_local {
+        if refused && self.http.is_local && !self.http.has_answered.load(Ordering::Acquire) {
             let mut trouble = Trouble::broken_off(message);
             trouble.again = false;
             trouble.error.hint = Some(format!("is the server of {provider} running, and at that address?"));

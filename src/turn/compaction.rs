@@ -29,6 +29,9 @@ const TRANSCRIPT_BYTES_MAX: u64 = 2 * 1024 * 1024;
 /// What is sent at least, however small the model.
 const TRANSCRIPT_BYTES_MIN: u64 = 8 * 1024;
 
+/// A summary may take so many tokens, however short the turn's replies are to be.
+const SUMMARY_TOKENS_MIN: u64 = 2048;
+
 const INSTRUCTION: &str = "[Not from the user: this conversation has grown long. Everything up to here will be replaced by a summary, and you \
      will go on from that alone. Write it now, as plain text, and make no calls. Keep what the user asked for and every \
      condition they set; what was decided, and why; each file that matters, with its path and what is in it that will be \
@@ -85,7 +88,7 @@ impl Turn<'_> {
         let tokens = self.prompt_tokens();
         let known = self.compact_at_tokens().unwrap_or(tokens).min(tokens);
         let Some(count) = choose_border(self.history(), known / KEPT_PART) else {
-            error.hint = Some("there is nothing left to summarise; start another session with `-s NAME`".to_owned());
+            error.hint = Some("there is nothing left to summarise; send a shorter prompt".to_owned());
             return Ok(Some(Ending::Provider(error)));
         };
         Ok(self.compact(count, tokens, true)?.err().map(|failure| self.ending_of(failure)))
@@ -178,6 +181,12 @@ impl Turn<'_> {
         if again && first == Form::Conversation {
             reply = self.ask_for_summary(messages, Form::Text { bytes_max: self.transcript_bytes(tokens, true) });
         }
+        // Who does not say how much the model takes is asked with less and less.
+        let mut bytes_max = self.transcript_bytes(tokens, true);
+        while reply.as_ref().is_err_and(|error| error.code == CONTEXT_OVERFLOW) && bytes_max > TRANSCRIPT_BYTES_MIN {
+            bytes_max = (bytes_max / 4).max(TRANSCRIPT_BYTES_MIN);
+            reply = self.ask_for_summary(messages, Form::Text { bytes_max });
+        }
         let reply = reply?;
         let provider = &self.connected.provider_name;
         let failed = |what: &str, retryable| ProviderError {
@@ -219,7 +228,7 @@ impl Turn<'_> {
             system: &system,
             messages: &messages,
             tools: &tools,
-            max_tokens: self.settings.max_tokens,
+            max_tokens: self.settings.max_tokens.map(|tokens| tokens.max(SUMMARY_TOKENS_MIN)),
             temperature: self.settings.temperature,
             reasoning_effort: self.settings.reasoning_effort.as_deref(),
             output_schema: None,

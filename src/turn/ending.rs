@@ -4,12 +4,14 @@ use serde_json::Value;
 
 use super::Turn;
 use super::decisions::waits;
+use super::dispatch::WouldAsk;
 use super::rounds::{Ending, Limit};
 use crate::clock;
 use crate::exit::Status;
 use crate::failure::Failure;
+use crate::permission::Rule;
 use crate::report::event::{ErrorView, PendingView, TurnResult};
-use crate::report::to_json;
+use crate::report::{shell_quote, to_json};
 use crate::session::history::History;
 use crate::session::pending::{PendingCall, PendingFile};
 use crate::session::record::{Record, TurnEndRecord, TurnStatus};
@@ -73,12 +75,8 @@ impl Turn<'_> {
                 self.result(status, Some(&file), None)
             }
             Ending::WouldAsk(asked) => {
-                let status = if asked.questions_alone { Status::AwaitingAnswer } else { Status::AwaitingApproval };
-                for rule in asked.rules {
-                    let rule = serde_json::to_string(&rule)?;
-                    self.warn(format!("this rule would have allowed it: {rule}"));
-                }
-                self.result(status, None, None)
+                let failure = would_ask_failure(&asked);
+                self.result(failure.status, None, Some(&failure))
             }
             Ending::Provider(error) => {
                 let failure = Failure {
@@ -119,6 +117,21 @@ impl Turn<'_> {
         result.session = Some(self.folder.name.clone());
         result
     }
+}
+
+fn would_ask_failure(asked: &WouldAsk) -> Failure {
+    let (status, what) = if asked.questions_alone {
+        (Status::AwaitingAnswer, "the model asked a question")
+    } else {
+        (Status::AwaitingApproval, "a call would have had to ask")
+    };
+    let failure =
+        Failure::new(status, format!("{what}, and with `--on-ask fail` the turn ends there")).code("would_ask");
+    if asked.rules.is_empty() {
+        return failure;
+    }
+    let rules = shell_quote(asked.rules.iter().map(Rule::to_line));
+    failure.hint(format!("this would have allowed it: `attini rules add {rules}`"))
 }
 
 /// The result object for a conversation that this invocation only read, or left as it was.

@@ -282,11 +282,13 @@ fn is_error(value: Option<&Value>) -> bool {
     }
 }
 
-/// Keeps a field that may come in pieces: lists and texts are put together, all else is replaced.
+/// Keeps a field that may come in pieces: lists and texts are put together, all else is replaced. A text that comes again
+/// as it was so far is a label, which some services put on every piece.
 fn keep(kept: &mut Map<String, Value>, field: &str, value: &Value) {
     let is_full = kept.len() == FIELDS_KEPT_MAX;
     match (kept.get_mut(field), value) {
         (Some(Value::Array(items)), Value::Array(more)) => more.iter().for_each(|item| keep_item(items, item)),
+        (Some(Value::String(text)), Value::String(more)) if text == more => {}
         (Some(Value::String(text)), Value::String(more)) => text.push_str(more),
         (None, _) if is_full => {}
         _ => {

@@ -139,20 +139,35 @@ impl History {
         }
     }
 
-    /// The places at which a summary may end that covers at least one reply more than the last one, in order.
+    /// The places at which a summary may end that covers at least one reply more than the last one, or one prompt that
+    /// never got any, in order.
     pub fn borders(&self) -> Vec<usize> {
-        let first_round = self.entries().iter().position(|entry| matches!(entry, Entry::Round(_)));
-        let Some(first_round) = first_round.filter(|_| self.open_calls().next().is_none()) else { return Vec::new() };
+        let first = self.first_to_sum_up().filter(|_| self.open_calls().next().is_none());
+        let Some(first) = first else { return Vec::new() };
         let marks = &self.marks[self.covered_entries..];
-        let mut settled = marks[..first_round].iter().map(|mark| mark.settled).max().unwrap_or(0);
+        let mut settled = marks[..first].iter().map(|mark| mark.settled).max().unwrap_or(0);
         let mut borders = Vec::new();
-        for count in first_round + 1..=marks.len() {
+        for count in first + 1..=marks.len() {
             settled = settled.max(marks[count - 1].settled);
             if settled < marks.get(count).map_or(self.offset, |mark| mark.offset) {
                 borders.push(count);
             }
         }
         borders
+    }
+
+    /// The first reply, or the first prompt behind which another came instead.
+    fn first_to_sum_up(&self) -> Option<usize> {
+        let mut unanswered = None;
+        for (index, entry) in self.entries().iter().enumerate() {
+            match entry {
+                Entry::Round(_) => return Some(index),
+                Entry::User(_) if unanswered.is_some() => return unanswered,
+                Entry::User(_) => unanswered = Some(index),
+                Entry::Notice(_) => {}
+            }
+        }
+        None
     }
 
     /// What a summary of the first `count` entries has to say.

@@ -179,7 +179,8 @@ fn a_prompt_that_was_too_long_spoils_no_later_one() {
 fn a_summary_is_not_held_to_the_length_of_replies() {
     let case = case().script([long(), summary("s"), reply().text("done").starts_history()]);
     case.run(["tell", "go", "--max-tokens", "40"]).exit(0);
-    let limits: Vec<Value> = case.server().requests().iter().map(|asked| asked.body["max_completion_tokens"].clone()).collect();
+    let limits: Vec<Value> =
+        case.server().requests().iter().map(|asked| asked.body["max_completion_tokens"].clone()).collect();
     assert_eq!(limits, [json!(40), json!(2048), json!(40)]);
 }
 

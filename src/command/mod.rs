@@ -196,26 +196,11 @@ pub const fn colour_asked_for(color: ColorWhen) -> Option<bool> {
 
 #[cfg(test)]
 mod tests {
-    use std::io::{self, Write};
-    use std::sync::Mutex;
-
     use serde_json::Value;
 
     use super::*;
     use crate::report::ReportOptions;
-
-    #[derive(Clone, Default)]
-    struct Seen(Arc<Mutex<Vec<u8>>>);
-
-    impl Write for Seen {
-        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-            self.0.lock().unwrap().extend_from_slice(bytes);
-            Ok(bytes.len())
-        }
-        fn flush(&mut self) -> io::Result<()> {
-            Ok(())
-        }
-    }
+    use crate::report::seen::Seen;
 
     #[test]
     fn a_panic_ends_a_command_with_one_object_and_an_error() {
@@ -226,12 +211,11 @@ mod tests {
             let reporter = Reporter::with_streams(options, out, err, || "T".to_owned());
             let status = LastWords { name, is_turn, reporter }.run(|_| panic!("out of reach"));
             assert_eq!(status, Status::Error);
-            let text = |seen: &Seen| String::from_utf8(seen.0.lock().unwrap().clone()).unwrap();
-            assert_eq!(text(&stdout).lines().count(), 1);
-            let object: Value = serde_json::from_str(&text(&stdout)).unwrap();
+            assert_eq!(stdout.text().lines().count(), 1);
+            let object: Value = serde_json::from_str(&stdout.text()).unwrap();
             assert_eq!((&object["type"], &object["status"]), (&object_type.into(), &"error".into()));
             assert_eq!((&object["exit_code"], &object["error"]["code"]), (&1.into(), &"panic".into()));
-            assert!(text(&stderr).contains("out of reach") && text(&stderr).contains("report it"));
+            assert!(stderr.text().contains("out of reach") && stderr.text().contains("report it"));
         }
     }
 }

@@ -9,7 +9,7 @@ use crate::report::{ReadyText, ReportOptions, Reporter};
 use super::colour_asked_for;
 
 /// The commands whose object is the result of a turn; every other command's has its own name as `type`.
-const TURN_COMMANDS: [&str; 5] = ["tell", "approve", "deny", "resume", "demo"];
+const TURN_COMMANDS: [&str; 7] = ["tell", "approve", "deny", "answer", "review", "resume", "demo"];
 
 /// What a reporter for `error` has to know.
 pub fn report_options(error: &CliError) -> ReportOptions {
@@ -40,25 +40,11 @@ pub fn run(error: &CliError, reporter: &Reporter) -> Status {
 #[cfg(test)]
 mod tests {
     use std::ffi::OsString;
-    use std::io::{self, Write};
-    use std::sync::{Arc, Mutex};
 
     use serde_json::{Value, json};
 
     use super::*;
-
-    #[derive(Clone, Default)]
-    struct Seen(Arc<Mutex<Vec<u8>>>);
-
-    impl Write for Seen {
-        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-            self.0.lock().unwrap().extend_from_slice(bytes);
-            Ok(bytes.len())
-        }
-        fn flush(&mut self) -> io::Result<()> {
-            Ok(())
-        }
-    }
+    use crate::report::seen::Seen;
 
     fn tell(words: &[&str], colour: bool) -> (Status, String, String) {
         let arguments = std::iter::once("attini").chain(words.iter().copied()).map(OsString::from);
@@ -68,8 +54,7 @@ mod tests {
         let clock = || "T".to_owned();
         let reporter = Reporter::with_streams(options, Box::new(stdout.clone()), Box::new(stderr.clone()), clock);
         let status = run(&error, &reporter);
-        let text = |seen: &Seen| String::from_utf8(seen.0.lock().unwrap().clone()).unwrap();
-        (status, text(&stdout), text(&stderr))
+        (status, stdout.text(), stderr.text())
     }
 
     #[test]
@@ -107,6 +92,18 @@ mod tests {
         let (_, stdout, _) = tell(&["status", "--nonsense", "--output", "json"], false);
         let object: Value = serde_json::from_str(&stdout).unwrap();
         assert_eq!(object["type"], json!("status"));
+    }
+
+    #[test]
+    fn the_object_of_a_wrong_line_is_of_its_commands_type() {
+        use clap::CommandFactory;
+        for command in crate::cli::Cli::command().get_subcommands().filter(|command| command.get_name() != "demo") {
+            let runs_a_turn = command.get_arguments().any(|argument| argument.get_id() == "max_rounds");
+            let name = command.get_name();
+            let (_, stdout, _) = tell(&[name, "--nonsense", "--output", "json"], false);
+            let object: Value = serde_json::from_str(&stdout).unwrap();
+            assert_eq!(object["type"], json!(if runs_a_turn { "result" } else { name }));
+        }
     }
 
     #[test]

@@ -16,6 +16,8 @@ pub mod preview;
 mod progress;
 pub mod replay;
 pub mod screen;
+#[cfg(test)]
+pub(crate) mod seen;
 pub mod shell;
 mod spinner;
 mod stream;

@@ -1,36 +1,16 @@
 //! Whole streams for sequences of events, in every output mode.
 
 use std::io::{self, Write};
-use std::sync::{Arc, Mutex};
 
 use serde_json::{Value, json};
 
 use super::event::{CallLabel, ErrorView, PendingView};
+use super::seen::Seen;
 use super::*;
 use crate::permission::Rule;
 use crate::session::pending::Needs;
 use crate::session::record::{OperationId, ResultStatus, Usage};
 use crate::tool::Preview;
-
-/// A stream whose bytes can be looked at.
-#[derive(Clone, Default)]
-struct Seen(Arc<Mutex<Vec<u8>>>);
-
-impl Seen {
-    fn text(&self) -> String {
-        String::from_utf8(self.0.lock().unwrap().clone()).unwrap()
-    }
-}
-
-impl Write for Seen {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.0.lock().unwrap().extend_from_slice(bytes);
-        Ok(bytes.len())
-    }
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
-}
 
 /// A stream that nobody reads any more.
 struct Closed;

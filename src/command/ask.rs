@@ -45,6 +45,9 @@ pub fn run(invocation: &Invocation, arguments: &AskArguments) -> anyhow::Result<
     servers.end();
     let reply = reply.map_err(|error| Failure::of_provider(error, &invocation.interrupt))?;
     ensure_answered(&reply, &connected.provider_name)?;
+    if reply.finish == Finish::Length {
+        invocation.reporter.warning("the answer was cut at the limit of the reply's length");
+    }
     let usage = reply.usage;
     invocation.reporter.answer(&reply.text);
     invocation.reporter.remark(&format!(
@@ -85,7 +88,9 @@ fn answer(
         let request = Request { system: &system, messages: &messages, tools: &tools, ..request(equipment, history) };
         let reply = complete(invocation, equipment, &request);
         let has_text = reply.as_ref().is_ok_and(|reply| !reply.text.trim().is_empty());
-        if has_text || reply.as_ref().is_err_and(|error| error.interrupted || error.retryable) {
+        if has_text
+            || reply.as_ref().is_err_and(|error| error.interrupted || error.retryable || error.code == "unauthorized")
+        {
             return reply;
         }
     }

@@ -202,6 +202,7 @@ impl Equipment {
             folder,
             state: invocation.state().root(),
             elapsed_before_ms: log.history().spent().elapsed_ms,
+            has_failed_to_summarise: false,
             log,
             settings: self.settings,
             registry: Arc::new(self.registry),

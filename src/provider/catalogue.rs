@@ -42,6 +42,8 @@ pub struct Dialect {
     pub effort: Effort,
     /// Every message of the assistant's must say what was thought, be it nothing.
     pub wants_reasoning: bool,
+    /// Takes a user message right behind a tool's.
+    pub takes_user_after_tool: bool,
 }
 
 /// How a service of the Chat Completions format is told how hard to think.
@@ -70,8 +72,12 @@ impl Dialect {
         takes_output_schema: false,
         effort: Effort::AsGiven,
         wants_reasoning: false,
+        takes_user_after_tool: true,
     };
 }
+
+/// What `--reasoning-effort` takes where the provider is built in, from the least to the most.
+pub const EFFORT_WORDS: [&str; 7] = ["none", "minimal", "low", "medium", "high", "xhigh", "max"];
 
 const OPENAI_CONTEXTS: &[(&str, u64)] = &[
     ("gpt-5", 400_000),
@@ -157,6 +163,7 @@ pub const ENTRIES: [Entry; 11] = [
         default_model: Some("mistral-medium-latest"),
         // It reports usage without being asked, and refuses fields that it does not know.
         dialect: Dialect {
+            takes_user_after_tool: false,
             asks_for_usage: false,
             nine_character_ids: true,
             effort: Effort::Words(&["none", "high"]),

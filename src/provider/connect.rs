@@ -156,11 +156,25 @@ fn resolve(name: &str, model: &str, config: &Config, variable: Variable<'_>) -> 
         needs_key: api_key_env.is_some() || entry.is_some_and(|entry| entry.needs_key),
         key_variable: api_key_env.or(built_in_key),
         context_tokens: context_tokens.or_else(|| entry?.context_tokens_of(model)),
-        user_after_tool: user_after_tool.unwrap_or(true),
+        user_after_tool: user_after_tool.unwrap_or(entry.is_none_or(|entry| entry.dialect.takes_user_after_tool)),
         idle_limit: Duration::from_secs(idle_timeout_s.unwrap_or(IDLE_SECONDS_DEFAULT)),
         takes_images: images.or(entry.map(|entry| entry.takes_images)).unwrap_or(false),
         dialect: entry.map_or(Dialect::COMMON, |entry| entry.dialect),
     })
+}
+
+/// Refuses (2) an effort that no service knows. A provider of the config's own may have words of its own.
+pub fn ensure_effort(model: &str, effort: Option<&str>, config: &Config) -> Result<(), Failure> {
+    let provider = model.split('/').next().unwrap_or_default();
+    let is_built_in = catalogue::find(provider).is_some() && !config.providers.contains_key(provider);
+    match effort {
+        Some(effort) if is_built_in && !catalogue::EFFORT_WORDS.contains(&effort) => {
+            let words = catalogue::EFFORT_WORDS.join(", ");
+            Err(Failure::usage(format!("there is no reasoning effort {effort:?}"))
+                .hint(format!("--reasoning-effort takes {words}")))
+        }
+        Some(_) | None => Ok(()),
+    }
 }
 
 fn unknown(name: &str, config: &Config) -> Failure {

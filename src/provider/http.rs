@@ -233,13 +233,16 @@ impl Answer {
         self.body.is_complete.store(true, Ordering::Release);
     }
 
-    /// The rest of the body, up to `bytes_max` bytes.
-    pub fn read(&mut self, bytes_max: usize) -> Result<Vec<u8>, Trouble> {
+    /// The rest of the body, up to `bytes_max` bytes, as far as it comes within `patience` of each piece.
+    pub fn read(&mut self, bytes_max: usize, patience: Option<Duration>) -> Result<Vec<u8>, Trouble> {
         let mut bytes = Vec::new();
-        while bytes.len() < bytes_max
-            && let Some(piece) = self.next(None)?
-        {
-            bytes.extend_from_slice(&piece);
+        while bytes.len() < bytes_max {
+            match self.next(patience) {
+                Ok(Some(piece)) => bytes.extend_from_slice(&piece),
+                Ok(None) => break,
+                Err(trouble) if patience.is_none() || trouble.error.interrupted => return Err(trouble),
+                Err(_) => break,
+            }
         }
         bytes.truncate(bytes_max);
         Ok(bytes)
@@ -358,6 +361,8 @@ impl Exchange {
             return trouble;
         }
         match error {
+            // Whether the proxy wants a name or forbids the address: it will say the same again.
+            ureq::Error::ConnectProxyFailed(words) if words.contains("responded 4") => Trouble::lasting(message),
             ureq::Error::Io(error) if error.kind() != std::io::ErrorKind::InvalidData => Trouble::broken_off(message),
             ureq::Error::Timeout(_)
             | ureq::Error::HostNotFound

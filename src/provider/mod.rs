@@ -28,8 +28,8 @@ mod wire;
 use serde_json::Value;
 
 pub use self::connect::{
-    Connected, connect, connect_to_list, default_model, key_variables, known_context_tokens, no_model_failure,
-    register_keys,
+    Connected, connect, connect_to_list, default_model, ensure_effort, key_variables, known_context_tokens,
+    no_model_failure, register_keys,
 };
 use self::models::Model;
 use crate::interrupt::Interrupt;

@@ -47,7 +47,7 @@ pub(super) fn list(
     for _ in 0..PAGES_MAX {
         let page = schedule.run(service.provider, interrupt, observe, |_| {
             let mut answer = http.get(&page_url, headers, interrupt)?;
-            let body = answer.read(ANSWER_BYTES_MAX)?;
+            let body = answer.read(ANSWER_BYTES_MAX, None)?;
             if !(200..300).contains(&answer.status) {
                 return Err(of_status(service, answer.status, &body, answer.retry_after));
             }

@@ -13,6 +13,8 @@ use crate::mask;
 
 /// Of a refusal, as much as is looked at.
 const REFUSAL_BYTES_MAX: usize = 64 * 1024;
+/// How long more of a refusal's words is waited for: the status has said the most.
+const REFUSAL_PATIENCE: Duration = Duration::from_secs(5);
 
 /// A reply that is coming in, in one wire format.
 pub(super) trait Assembly {
@@ -36,7 +38,7 @@ pub(super) trait Assembly {
 
 /// What an answer with a status other than 2xx means.
 fn refused(service: Service<'_>, answer: &mut Answer) -> Trouble {
-    match answer.read(REFUSAL_BYTES_MAX) {
+    match answer.read(REFUSAL_BYTES_MAX, Some(REFUSAL_PATIENCE)) {
         Err(trouble) if trouble.error.interrupted => trouble,
         // The status says enough where the words broke off.
         words => trouble::of_status(service, answer.status, &words.unwrap_or_default(), answer.retry_after),

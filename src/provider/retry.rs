@@ -106,7 +106,11 @@ fn chance() -> f64 {
 pub fn parse_retry_after(value: &str, now: SystemTime) -> Option<Duration> {
     let value = value.trim();
     if let Ok(seconds) = value.parse::<f64>() {
-        return Duration::try_from_secs_f64(seconds).ok();
+        return match Duration::try_from_secs_f64(seconds) {
+            Ok(delay) => Some(delay),
+            Err(_) if seconds > 0.0 => Some(Duration::MAX),
+            Err(_) => None,
+        };
     }
     let at = jiff::fmt::rfc2822::DateTimeParser::new().parse_timestamp(value).ok()?;
     Some(SystemTime::try_from(at).ok()?.duration_since(now).unwrap_or(Duration::ZERO))

@@ -77,7 +77,8 @@ pub fn of_status(service: Service<'_>, status: u16, body: &[u8], retry_after: Op
     let provider = service.provider;
     let again = is_temporary(status);
     let mut error = provider_error(format!("{provider} answered with HTTP status {status}{says}"), again);
-    if status != 429 && is_overflow(&value, &words) {
+    // Some services say of a request that is too long for the model no more than that it is too large.
+    if status == 413 || (status != 429 && is_overflow(&value, &words)) {
         return overflow(error, retry_after);
     }
     match status {
@@ -243,7 +244,7 @@ mod tests {
             (404, "{}", "provider_error", false),
             (408, "{}", "provider_error", true),
             (409, "{}", "provider_error", true),
-            (413, "{}", "provider_error", false),
+            (413, "{}", "context_overflow", false),
             (422, "{}", "provider_error", false),
             (429, "{}", "rate_limited", true),
             (500, "{}", "provider_error", true),
@@ -346,15 +347,13 @@ mod tests {
                 "{service}: {body}"
             );
         }
-        // The length of what one reply may be, or of what a minute may bring, is another matter.
-        for words in [
-            "max_tokens: 100000 > 64000, which is the maximum allowed number of output tokens",
-            "Request too large for model `x` on tokens per minute (TPM): Limit 6000, Requested 8000",
-        ] {
-            assert_ne!(
-                of_status(SERVICE, 413, message(words).to_string().as_bytes(), None).error.code,
-                CONTEXT_OVERFLOW
-            );
+        // The length of what one reply may be is another matter, and so is what a minute may bring, unless one request
+        // is more than that.
+        let reply = "max_tokens: 100000 > 64000, which is the maximum allowed number of output tokens";
+        let minute = "Request too large for model `x` on tokens per minute (TPM): Limit 6000, Requested 8000";
+        for (status, words, expected) in [(400, reply, false), (429, minute, false), (413, minute, true)] {
+            let code = of_status(SERVICE, status, message(words).to_string().as_bytes(), None).error.code;
+            assert_eq!(code == CONTEXT_OVERFLOW, expected, "{status} {words}");
         }
     }
 

@@ -18,6 +18,8 @@ use crate::session::record::{Record, SummaryRecord, Usage};
 
 /// What is kept of a summary.
 const SUMMARY_BYTES_MAX: usize = 256 * 1024;
+/// A summary as short as this is taken, even of less.
+const SUMMARY_BYTES_UNQUESTIONED: usize = 8 * 1024;
 /// How many bytes make a token, about.
 pub const BYTES_PER_TOKEN: u64 = 4;
 /// What stays as it is of a conversation that grew too long: this part of what it may be, of the most recent rounds.
@@ -49,6 +51,15 @@ pub struct Compacted {
     pub usage: Usage,
 }
 
+/// What a summary leaves as it is.
+#[derive(Debug, Clone, Copy)]
+struct Kept {
+    /// Of the most recent rounds.
+    tokens: u64,
+    /// Also the last round, if the model has not been sent its results.
+    unseen: bool,
+}
+
 /// Why there is none.
 #[derive(Debug)]
 pub enum NotCompacted {
@@ -75,19 +86,34 @@ impl Turn<'_> {
         if tokens <= limit {
             return Ok(None);
         }
-        let Some(count) = choose_border(self.history(), limit / KEPT_PART) else { return Ok(None) };
+        if self.has_failed_to_summarise {
+            return Ok(None);
+        }
+        let kept = Kept { tokens: limit / KEPT_PART, unseen: true };
+        let Some(count) = choose_border(self.history(), kept) else { return Ok(None) };
         // Where prompt and system prompt alone are too long, a summary of little is no help, and costs a request.
         if entries_tokens(&self.history().entries()[..count]) < limit / KEPT_PART {
             return Ok(None);
         }
-        Ok(self.compact(count, tokens, false)?.err().map(|failure| self.ending_of(failure)))
+        match self.compact(count, tokens, false)? {
+            // It was only a precaution: the next request may well be taken as it is.
+            Err(NotCompacted::Failed(error)) => {
+                self.has_failed_to_summarise = true;
+                self.warn(format!("older rounds are not summarised: {}", error.message));
+                Ok(None)
+            }
+            other => Ok(other.err().map(|failure| self.ending_of(failure))),
+        }
     }
 
     /// Summarises older rounds because the service would not take the request.
     pub(super) fn compact_after_overflow(&mut self, mut error: ProviderError) -> anyhow::Result<Option<Ending>> {
         let tokens = self.prompt_tokens();
         let known = self.compact_at_tokens().unwrap_or(tokens).min(tokens);
-        let Some(count) = choose_border(self.history(), known / KEPT_PART) else {
+        // What the model has not seen is given up last.
+        let kept = |unseen| Kept { tokens: known / KEPT_PART, unseen };
+        let border = [true, false].into_iter().find_map(|unseen| choose_border(self.history(), kept(unseen)));
+        let Some(count) = border else {
             error.hint = Some("there is nothing left to summarise; send a shorter prompt".to_owned());
             return Ok(Some(Ending::Provider(error)));
         };
@@ -99,7 +125,7 @@ impl Turn<'_> {
         let tokens = self.prompt_tokens();
         let long = entries_tokens(self.history().entries()).min(self.compact_at_tokens().unwrap_or(u64::MAX));
         let kept = (long / KEPT_PART).min(KEPT_TOKENS_MAX);
-        match choose_border(self.history(), kept) {
+        match choose_border(self.history(), Kept { tokens: kept, unseen: false }) {
             Some(count) => self.compact(count, tokens, false),
             None => Ok(Err(NotCompacted::Nothing)),
         }
@@ -145,6 +171,14 @@ impl Turn<'_> {
             self.warn("the summary of older rounds was cut at the limit of the reply's length");
         }
         let text = mask::apply(reply.text.trim()).into_owned();
+        let replaced = entries_tokens(&self.history().entries()[..count]).saturating_mul(BYTES_PER_TOKEN);
+        if text.len() > SUMMARY_BYTES_UNQUESTIONED && text.len() as u64 > replaced {
+            let what = "wrote more than what the summary would stand for";
+            return Ok(Err(NotCompacted::Failed(self.no_summary(what, true))));
+        }
+        if text.len() > SUMMARY_BYTES_MAX {
+            self.warn(format!("of the summary of older rounds {SUMMARY_BYTES_MAX} of {} bytes are kept", text.len()));
+        }
         let border = self.history().border(count);
         self.log.append(&Record::Summary(Box::new(SummaryRecord {
             at: clock::now(),
@@ -176,7 +210,8 @@ impl Turn<'_> {
         let mut reply = self.ask_for_summary(messages, first);
         let again = match &reply {
             Ok(reply) => reply.text.trim().is_empty(),
-            Err(error) => !error.interrupted && !error.retryable,
+            // Another form is no help where the key is refused.
+            Err(error) => !error.interrupted && !error.retryable && error.code != "unauthorized",
         };
         if again && first == Form::Conversation {
             reply = self.ask_for_summary(messages, Form::Text { bytes_max: self.transcript_bytes(tokens, true) });
@@ -188,18 +223,20 @@ impl Turn<'_> {
             reply = self.ask_for_summary(messages, Form::Text { bytes_max });
         }
         let reply = reply?;
-        let provider = &self.connected.provider_name;
-        let failed = |what: &str, retryable| ProviderError {
+        match reply.finish {
+            Finish::Refusal | Finish::ContentFilter => Err(self.no_summary("refused", false)),
+            _ if reply.text.trim().is_empty() => Err(self.no_summary("sent no text", true)),
+            Finish::End | Finish::Length | Finish::Pause | Finish::Unfamiliar => Ok(reply),
+        }
+    }
+
+    fn no_summary(&self, what: &str, retryable: bool) -> ProviderError {
+        ProviderError {
             code: "no_summary".to_owned(),
-            message: format!("{provider} was asked to summarise older rounds, and {what}"),
-            hint: Some("`attini resume` asks again; nothing was changed".to_owned()),
+            message: format!("{} was asked to summarise older rounds, and {what}", self.connected.provider_name),
+            hint: Some("nothing was changed".to_owned()),
             retryable,
             interrupted: false,
-        };
-        match reply.finish {
-            Finish::Refusal | Finish::ContentFilter => Err(failed("refused", false)),
-            _ if reply.text.trim().is_empty() => Err(failed("sent no text", true)),
-            Finish::End | Finish::Length | Finish::Pause | Finish::Unfamiliar => Ok(reply),
         }
     }
 
@@ -254,8 +291,8 @@ pub(super) fn is_overflow(error: &ProviderError) -> bool {
 
 /// How many of the entries to summarise, so that what is left of them has at most that many tokens; if that cannot be,
 /// as many as can be. `None`: not one reply more than is summarised already.
-fn choose_border(history: &History, kept_tokens: u64) -> Option<usize> {
-    let end = history.entries().len() - uncoverable(history);
+fn choose_border(history: &History, kept: Kept) -> Option<usize> {
+    let end = history.entries().len() - uncoverable(history, kept.unseen);
     let mut borders = history.borders();
     borders.retain(|count| *count <= end);
     // From behind, so that each entry is counted once.
@@ -263,23 +300,28 @@ fn choose_border(history: &History, kept_tokens: u64) -> Option<usize> {
     let fits = |count: &usize| {
         kept_bytes += history.entries()[*count..counted].iter().map(entry_bytes).sum::<usize>();
         counted = *count;
-        kept_bytes as u64 / BYTES_PER_TOKEN <= kept_tokens
+        kept_bytes as u64 / BYTES_PER_TOKEN <= kept.tokens
     };
     let smallest = borders.iter().rev().copied().take_while(fits).last();
     smallest.or(borders.last().copied())
 }
 
-/// How many of the last entries stay in any case: a prompt without a reply, and answers that are to be continued or
-/// corrected.
-fn uncoverable(history: &History) -> usize {
+/// How many of the last entries stay in any case: a prompt without a reply, answers that are to be continued or
+/// corrected, and, with `unseen`, a round whose results the model has not been sent.
+fn uncoverable(history: &History, unseen: bool) -> usize {
     let is_open = history.standing(|_, _| false) == Standing::Unfinished;
     if !is_open {
         return 0;
     }
     let turn = history.turn();
+    let mut rounds_with_calls = 0;
     let stays = |entry: &&Entry| match entry {
         Entry::User(user) => user.turn == turn,
-        Entry::Round(round) => round.assistant.turn == turn && round.assistant.tool_calls.is_empty(),
+        Entry::Round(round) if round.assistant.tool_calls.is_empty() => round.assistant.turn == turn,
+        Entry::Round(round) => {
+            rounds_with_calls += 1;
+            unseen && rounds_with_calls == 1 && round.assistant.turn == turn
+        }
         Entry::Notice(_) => true,
     };
     history.entries().iter().rev().take_while(stays).count()

@@ -61,6 +61,8 @@ pub struct Turn<'a> {
     pub begun: Instant,
     /// What the turn's earlier invocations took.
     pub elapsed_before_ms: u64,
+    /// No summary could be had in this invocation; it is not asked for again until the service refuses a request.
+    pub has_failed_to_summarise: bool,
 }
 
 impl Turn<'_> {

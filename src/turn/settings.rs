@@ -11,6 +11,7 @@ use crate::cli::{self, TurnOptions};
 use crate::config::Config;
 use crate::failure::Failure;
 use crate::permission::Rule;
+use crate::provider::ensure_effort;
 use crate::session::record::{OnAsk, TurnSettings};
 use crate::tool::Limits;
 use crate::turn::prompt::{SystemParts, build_system};
@@ -60,6 +61,7 @@ impl TurnSettings {
             compact_at_tokens: limits.compact_at_tokens,
         };
         settings.take_numbers(options);
+        ensure_effort(&settings.model, settings.reasoning_effort.as_deref(), config)?;
         let files = instructions(config, options, workspace)?;
         settings.system = build_system(&SystemParts {
             date: &crate::clock::today(),
@@ -75,6 +77,9 @@ impl TurnSettings {
         self.take_numbers(options);
         if let Some(model) = &options.model {
             self.model.clone_from(model);
+        }
+        if options.model.is_some() || options.reasoning_effort.is_some() {
+            ensure_effort(&self.model, self.reasoning_effort.as_deref(), config)?;
         }
         self.read_only |= options.read_only;
         if options.system.is_some() || options.output_schema.is_some() {

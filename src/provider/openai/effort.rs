@@ -5,11 +5,9 @@
 
 use serde_json::{Value, json};
 
-use crate::provider::catalogue::Effort;
+use crate::provider::catalogue::{EFFORT_WORDS, Effort};
 use crate::provider::trouble::Trouble;
 
-/// The words that are taken, from the least to the most.
-const WORDS: [&str; 7] = ["none", "minimal", "low", "medium", "high", "xhigh", "max"];
 const GPT_OSS_WORDS: &[&str] = &["low", "medium", "high"];
 
 /// The fields that ask a service for that effort; none where it has no such notion.
@@ -22,9 +20,9 @@ pub(super) fn fields(
     if form == Effort::AsGiven {
         return Ok(vec![("reasoning_effort", json!(effort))]);
     }
-    let Some(rank) = WORDS.iter().position(|word| *word == effort) else {
+    let Some(rank) = EFFORT_WORDS.iter().position(|word| *word == effort) else {
         let mut trouble = Trouble::lasting(format!("{provider} has no reasoning effort {effort:?}"));
-        trouble.error.hint = Some(format!("--reasoning-effort takes {}", WORDS.join(", ")));
+        trouble.error.hint = Some(format!("--reasoning-effort takes {}", EFFORT_WORDS.join(", ")));
         return Err(trouble);
     };
     let is_off = effort == "none";
@@ -54,7 +52,7 @@ pub(super) fn fields(
 /// The highest of a service's words, which stand in order, that asks for no more than the word of that rank, but for
 /// nothing only if nothing is asked for.
 fn nearest(words: &'static [&'static str], rank: usize) -> &'static str {
-    let rank_of = |word: &str| WORDS.iter().position(|known| *known == word).unwrap_or(0);
+    let rank_of = |word: &str| EFFORT_WORDS.iter().position(|known| *known == word).unwrap_or(0);
     let fits = |word: &&&str| rank_of(word) <= rank && (rank == 0 || rank_of(word) > 0);
     let some = words.iter().find(|word| rank == 0 || rank_of(word) > 0);
     words.iter().rfind(fits).or(some).copied().unwrap_or_default()

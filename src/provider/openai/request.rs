@@ -36,7 +36,9 @@ pub(in crate::provider) fn body(settings: &Settings, request: &Request<'_>) -> R
     for (key, value) in effort.transpose()?.unwrap_or_default() {
         set(key, value);
     }
-    if let Some(schema) = request.output_schema.filter(|_| settings.dialect.takes_output_schema) {
+    if let Some(schema) =
+        request.output_schema.filter(|schema| settings.dialect.takes_output_schema && is_of_object(schema))
+    {
         set("response_format", response_format(schema));
     }
     if !request.tools.is_empty() {
@@ -47,6 +49,11 @@ pub(in crate::provider) fn body(settings: &Settings, request: &Request<'_>) -> R
     }
     set("messages", Value::Array(messages(settings, request)));
     Ok(Value::Object(body))
+}
+
+/// Services take no other schema for an answer, and refuse the request that has one.
+fn is_of_object(schema: &Value) -> bool {
+    schema["type"] == "object" && ["anyOf", "oneOf", "allOf", "$ref"].iter().all(|key| schema.get(*key).is_none())
 }
 
 /// The service enforces a schema only if it is told to, and then refuses those that it cannot enforce.

@@ -350,6 +350,7 @@ impl House {
             folder: &self.session,
             state: None,
             elapsed_before_ms: log.history().spent().elapsed_ms,
+            has_failed_to_summarise: false,
             log,
             registry: Arc::new(self.registry(&settings)),
             settings,

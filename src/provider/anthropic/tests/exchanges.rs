@@ -105,7 +105,7 @@ fn what_lasts_is_told_at_once() {
         (error("401 No", "authentication_error", "invalid x-api-key"), "unauthorized", "401: invalid x-api-key"),
         (error("403 No", "permission_error", "no"), "unauthorized", "403: no"),
         (error("404 No", "not_found_error", "model: m"), "provider_error", "404: model: m"),
-        (error("413 Big", "request_too_large", "too big"), "provider_error", "413: too big"),
+        (error("413 Big", "request_too_large", "too big"), "context_overflow", "413: too big"),
         (
             answer("200 OK", "Content-Type: application/json\r\n", "{\"object\":\"list\"}"),
             "provider_error",

@@ -240,7 +240,7 @@ fn a_connection_is_used_again() {
     for _ in 0..2 {
         let mut reply = http.post(&url, &[], b"{}".to_vec(), &interrupt).unwrap();
         // Read to its end, so that the connection is surely given back before the next request.
-        assert_eq!(reply.read(usize::MAX).unwrap(), GOOD.as_bytes());
+        assert_eq!(reply.read(usize::MAX, None).unwrap(), GOOD.as_bytes());
     }
     server.join().unwrap();
 }

@@ -20,7 +20,8 @@ use crate::workspace::root::Root;
 /// Trusts the workspace's files for this invocation when it is `1`; for CI.
 pub const TRUST_VARIABLE: &str = "ATTINI_TRUST_WORKSPACE";
 
-const FILE_NAME: &str = "trust.json";
+/// Its name in the user's state folder.
+pub const FILE_NAME: &str = "trust.json";
 const FORMAT: u32 = 1;
 const TRUST_BYTES_MAX: u64 = 8 * 1024 * 1024;
 const FOLDER_MODE: u32 = 0o700;

@@ -279,7 +279,7 @@ mod tests {
         fn new() -> Self {
             let folder = tempfile::tempdir().unwrap();
             fs_err::create_dir_all(folder.path().join("w/.attini/sessions/main")).unwrap();
-            let workspace = Workspace { root: Root::open(&folder.path().join("w")).unwrap() };
+            let workspace = Workspace::new(Root::open(&folder.path().join("w")).unwrap());
             let root = workspace.root.folder(Path::new(".attini/sessions/main")).unwrap();
             Self { folder, workspace, session: SessionFolder { name: "main".to_owned(), root } }
         }

@@ -112,9 +112,8 @@ pub fn load(sources: &Sources<'_>) -> Result<(Rules, Vec<String>)> {
         sources.session.map(RulesFile::session),
     ];
     for rules_file in files.into_iter().flatten() {
-        let Some(bytes) = rules_file.read()? else { continue };
+        let Some((bytes, is_trusted)) = rules_file.read_judged(sources.trust)? else { continue };
         let rules = file::parse(&bytes, &rules_file.shown(), rules_file.scope())?;
-        let is_trusted = rules_file.is_trusted(sources.trust, &bytes);
         let mut ignored = 0_usize;
         for rule in rules {
             let scope = match (rule.turn(), sources.turn) {

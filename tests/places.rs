@@ -136,9 +136,9 @@ fn what_attini_keeps_in_the_workspace_is_written_by_no_patch() {
     ];
     let content = "# alpha\n";
     let trust = "{\"format\": 1, \"files\": []} \n";
-    let case = own
-        .iter()
-        .fold(Case::new().git(), |case, path| case.file(path, if path.ends_with(".json") { trust } else { content }));
+    let case = own.iter().fold(Case::new().git(), |case, path| {
+        case.file(path, if path.ends_with("trust.json") { trust } else { content })
+    });
     symlink("dots", case.path("linked")).unwrap();
     let (xdg, local, state) = (case.path("xdg"), case.path("local"), case.path("state"));
     let case = case
@@ -147,14 +147,14 @@ fn what_attini_keeps_in_the_workspace_is_written_by_no_patch() {
         .env("ATTINI_CONFIG", "linked/named.toml")
         .env("ATTINI_STATE_DIR", state);
     let written = own.iter().chain(&["linked/../linked/named.toml"]).fold(reply(), |reply, path| {
-        if path.ends_with(".json") { reply.replace(path, "1", "2") } else { reply.replace(path, "alpha", "beta") }
+        if path.ends_with("trust.json") { reply.replace(path, "1", "2") } else { reply.replace(path, "alpha", "beta") }
     });
     let written = written.create("state/sessions/new/permissions.jsonl", "{}\n").create("xdg/attini/free", "x\n");
     case.server().script([written, reply().text("done")]);
     let ended = case.run(["tell", "go", "--allow", "write:.", "--allow", "write:xdg/attini/config.toml"]).exit(0);
     ended.stderr_contains("\"path\":\"xdg/attini/config.toml\"} allows nothing: no rule allows writing there");
     for path in own {
-        assert_eq!(case.read(path), if path.ends_with(".json") { trust } else { content }, "{path}");
+        assert_eq!(case.read(path), if path.ends_with("trust.json") { trust } else { content }, "{path}");
     }
     assert!(!case.exists("state/sessions/new/permissions.jsonl"));
     assert_eq!(case.read("xdg/attini/free"), "x\n", "what lies beside them is an ordinary file");

@@ -93,6 +93,54 @@ fn what_waits_is_shown_with_the_commands_to_type() {
     prefixed.stderr_contains("attini -C . -s main approve call_2");
 }
 
+/// A person changed the file after the approval: that holds up the rule, and not the turn.
+#[test]
+fn an_approval_stands_where_its_rule_can_no_longer_be_stored() {
+    let case = Case::new().marks().untrusted().script([reply().mark("a").mark("b"), reply().text("done")]);
+    case.run(["tell", "go"]).exit(10);
+    case.run(["approve", "call_1", "--grant", "workspace"]).exit(10);
+    let edited = format!("{}\n", mark_rule("c", true));
+    case.write(".attini/permissions.jsonl", &edited);
+    let before = case.pending();
+    case.run(["approve", "call_2", "--grant", "workspace"]).exit(2).stderr_contains("is not trusted");
+    assert_eq!(case.pending(), before, "who asks for the grant now is told before anything is recorded");
+    let ended = case.run(["approve"]).exit(0);
+    ended
+        .stdout("done\n")
+        .stderr_contains(
+            "call_1 is approved, and the rule granted with it was not stored: .attini/permissions.jsonl is not",
+        )
+        .stderr_contains("attini trust -C ")
+        .stderr_contains("then attini rules add --scope workspace '{\"type\":\"command\",\"allow\":true,\"args\":");
+    assert_eq!(case.order(), ["a", "b"]);
+    assert_eq!(case.read(".attini/permissions.jsonl"), edited);
+}
+
+/// Neither knows of the other; both edit the same two files.
+#[test]
+fn grants_at_the_same_time_are_all_stored() {
+    const SESSIONS: [&str; 4] = ["a", "b", "c", "d"];
+    let case = Case::new().marks().untrusted();
+    for session in SESSIONS {
+        case.server().script([reply().mark(session).starts_history()]);
+        case.run(["-s", session, "tell", "go"]).exit(10);
+    }
+    case.server().script(SESSIONS.map(|_| reply().text("done").starts_history()));
+    let running: Vec<_> =
+        SESSIONS.iter().map(|session| case.start(["-s", session, "approve", "--grant", "workspace"])).collect();
+    for one in running {
+        one.wait().exit(0).stdout("done\n").stderr_lacks("warning");
+    }
+    assert_eq!(workspace_rules(&case).len(), SESSIONS.len());
+    let running: Vec<_> =
+        ["w", "x", "y", "z"].iter().map(|name| case.start(["rules", "add", &format!("write:{name}")])).collect();
+    for one in running {
+        one.wait().exit(0);
+    }
+    assert_eq!(workspace_rules(&case).len(), SESSIONS.len() + 4);
+    case.run(["rules", "list"]).exit(0).stderr_lacks("not trusted");
+}
+
 #[test]
 fn a_grant_is_stored_where_its_scope_says_once_the_turn_goes_on() {
     let rule = || json!({"type": "command", "allow": true, "args": mark("a")});
@@ -106,7 +154,11 @@ fn a_grant_is_stored_where_its_scope_says_once_the_turn_goes_on() {
         case.run(["approve", "call_1", "--grant", scope]).exit(10);
         assert!(session_rules(&case).is_empty() && workspace_rules(&case).is_empty(), "not before it goes on");
         assert_eq!(case.pending().unwrap()["calls"][0]["granted"]["scope"], scope);
-        case.run(["deny"]).exit(10);
+        case.run(["status"]).exit(0).stdout_contains(&format!("\n  stores for the {scope}: {{\"type\":\"command\""));
+        let ended = case.run(["deny"]).exit(10);
+        ended
+            .stderr_contains("granted with call_1, stored in ")
+            .stderr_contains("permissions.jsonl: {\"type\":\"command\"");
         assert_eq!(case.order(), ["a", "a"], "{scope}: the rule counts for the next reply");
         assert_eq!(session_rules(&case), session, "{scope}");
         assert_eq!(workspace_rules(&case), workspace, "{scope}");

@@ -123,3 +123,50 @@ fn a_git_in_the_workspace_is_never_run() {
     demo.exit(1).stderr_contains("there is no git in the PATH");
     assert!(!case.home().join("fooled").exists());
 }
+
+/// A model that could write these would make its own rules.
+#[test]
+fn what_attini_keeps_in_the_workspace_is_written_by_no_patch() {
+    let own = [
+        "xdg/attini/config.toml",
+        "xdg/attini/permissions.jsonl",
+        "dots/named.toml",
+        "local/attini/trust.json",
+        "state/sessions/other/permissions.jsonl",
+    ];
+    let content = "# alpha\n";
+    let trust = "{\"format\": 1, \"files\": []} \n";
+    let case = own.iter().fold(Case::new().git(), |case, path| {
+        case.file(path, if path.ends_with("trust.json") { trust } else { content })
+    });
+    symlink("dots", case.path("linked")).unwrap();
+    let (xdg, local, state) = (case.path("xdg"), case.path("local"), case.path("state"));
+    let case = case
+        .env("XDG_CONFIG_HOME", xdg)
+        .env("XDG_STATE_HOME", local)
+        .env("ATTINI_CONFIG", "linked/named.toml")
+        .env("ATTINI_STATE_DIR", state);
+    let written = own.iter().chain(&["linked/../linked/named.toml"]).fold(reply(), |reply, path| {
+        if path.ends_with("trust.json") { reply.replace(path, "1", "2") } else { reply.replace(path, "alpha", "beta") }
+    });
+    let written = written.create("state/sessions/new/permissions.jsonl", "{}\n").create("xdg/attini/free", "x\n");
+    case.server().script([written, reply().text("done")]);
+    let ended = case.run(["tell", "go", "--allow", "write:.", "--allow", "write:xdg/attini/config.toml"]).exit(0);
+    ended.stderr_contains("\"path\":\"xdg/attini/config.toml\"} allows nothing: no rule allows writing there");
+    for path in own {
+        assert_eq!(case.read(path), if path.ends_with("trust.json") { trust } else { content }, "{path}");
+    }
+    assert!(!case.exists("state/sessions/new/permissions.jsonl"));
+    assert_eq!(case.read("xdg/attini/free"), "x\n", "what lies beside them is an ordinary file");
+    let log = case.read("state/sessions/main/conversation.jsonl");
+    assert_eq!(log.matches("it lies where attini keeps its own files\\nnext:").count(), 7, "{log}");
+}
+
+/// A listing shows names, and lets nothing be read below its folder.
+#[test]
+fn a_listing_outside_the_workspace_cannot_be_granted() {
+    let case = beside_outside().script([reply().call("list", json!({"path": "../outside"}))]).with_unplayed_replies();
+    case.run(["tell", "go"]).exit(10);
+    assert_eq!(case.pending().unwrap()["calls"][0].get("grant"), None);
+    case.run(["approve", "--grant", "session"]).exit(2).stderr_contains("no rule can cover call_1");
+}

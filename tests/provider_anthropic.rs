@@ -44,7 +44,7 @@ impl Conversation {
         let configured = ProviderConfig { api: Some(api), base_url: Some(base_url), ..ProviderConfig::default() };
         config.providers.insert(name.to_owned(), configured);
         let folder = tempfile::tempdir().unwrap();
-        let workspace = Workspace { root: Root::open(folder.path()).unwrap() };
+        let workspace = Workspace::new(Root::open(folder.path()).unwrap());
         let connected = connect(&format!("{name}/test-model"), &config, &workspace).unwrap();
         (self.provider, self.provider_name) = (connected.provider, name);
     }

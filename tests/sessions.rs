@@ -252,6 +252,30 @@ fn what_was_allowed_elsewhere_is_not_allowed_here() {
     untrusted.stdout_contains("whole/permissions.jsonl (not trusted)");
 }
 
+/// An archive may say that anything was granted with a call; nothing of it is stored here.
+#[test]
+fn rules_that_were_granted_elsewhere_are_not_stored_here() {
+    let case = Case::new().marks().script([reply().mark("a").mark("b").mark("a")]);
+    case.run(["tell", "go"]).exit(10);
+    case.run(["approve", "call_1", "--grant", "workspace"]).exit(10);
+    case.run(["sessions", "export", "main", "../main.tar.gz"]).exit(0);
+    for (name, more, first) in [("strict", &[][..], Value::Null), ("whole", &["--with-rules"], json!("approve"))] {
+        let arguments = ["sessions", "import", "../main.tar.gz", "--as", name];
+        let ended = case.run(arguments.iter().chain(more)).exit(0);
+        ended.stderr_contains("warning: rules that were granted with 2 calls left out; nothing is stored here\n");
+        let pending: Value =
+            serde_json::from_slice(&fs::read(case.session_path(name, "pending.json")).unwrap()).unwrap();
+        let calls = pending["calls"].as_array().unwrap();
+        assert!(calls.iter().all(|call| call.get("granted").is_none()), "{pending}");
+        let decisions: Vec<&Value> = calls.iter().map(|call| &call["decision"]).collect();
+        assert_eq!(decisions, [&first, &Value::Null, &Value::Null], "what a granted rule settled asks again");
+        case.server().script([reply().text("done")]);
+        case.run(["-s", name, "approve"]).exit(0).stdout("done\n").stderr_lacks("stored in");
+        assert!(!case.exists(".attini/permissions.jsonl"));
+    }
+    assert_eq!(case.order(), ["a", "b", "a", "a", "b", "a"]);
+}
+
 /// The archive says that attini wrote a file; here it is the user's own.
 #[test]
 fn what_was_written_elsewhere_is_not_attinis_here() {

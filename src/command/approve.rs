@@ -39,7 +39,7 @@ pub(super) fn approve(
     decide(&mut decided, selected, &Verdict::Approve);
     let Some((scope, prefix)) = stored else { return Ok(decided) };
     let granted = grant(&mut decided, selected, scope, prefix, ground.recomputed)?;
-    rules_file(ground.invocation, ground.folder, granted.scope).ensure_storable(ground.trust)?;
+    rules_file(ground.invocation, ground.folder, granted.scope).ensure_storable(&granted.rules, ground.trust)?;
     // What is settled so must stay settled when a later invocation carries it out.
     let rules = ground.equipment.rules.lasting();
     for (call, recomputed) in decided.calls.iter_mut().zip(ground.recomputed) {

@@ -8,6 +8,8 @@ use crate::exit::Status;
 use crate::failure::Failure;
 use crate::permission::{Rule, RulesFile};
 use crate::report::event::TurnResult;
+use crate::report::line::{Line, Tone};
+use crate::report::shell::shell_quote;
 use crate::session::folder::SessionFolder;
 use crate::session::history::History;
 use crate::session::pending::PendingFile;
@@ -99,7 +101,7 @@ pub fn equipment(
 }
 
 /// Carries out the decisions of a file in which all are made. The rules granted with them are stored first, so that
-/// they count for what is carried.
+/// they count for what is carried; where that fails, the decisions stand all the same.
 pub fn carry_out(
     invocation: &Invocation,
     opened: Continued<'_>,
@@ -110,23 +112,58 @@ pub fn carry_out(
 ) -> anyhow::Result<Status> {
     let folder = opened.folder;
     let number = opened.log.history().turn();
-    for granted in &grants.stored {
+    let mut is_any_stored = false;
+    for (id, granted) in &grants.stored {
         let turn = (granted.scope == Scope::Turn).then_some(number);
         let rules: Vec<Rule> = granted.rules.iter().cloned().map(|rule| rule.with_turn(turn)).collect();
-        rules_file(invocation, folder, granted.scope).add(&rules, &mut trust)?;
+        let file = rules_file(invocation, folder, granted.scope);
+        match file.add(&rules, &mut trust) {
+            Ok(()) => {
+                is_any_stored = true;
+                invocation.reporter.notice(&stored_lines(id, file, &rules));
+            }
+            Err(error) => invocation.reporter.warning(&not_stored(invocation, id, file, &rules, &error)),
+        }
     }
     for id in &grants.void {
         invocation
             .reporter
             .warning(&format!("{id} is no longer what was shown; the rule granted with it is not stored"));
     }
-    if !grants.stored.is_empty() {
+    if is_any_stored {
         let recorded_deny = opened.log.history().user().map(|user| user.settings.deny.clone()).unwrap_or_default();
         equipment.rules = invocation.rules(Some(folder), Some(number), &recorded_deny, &trust)?;
     }
     let turn = equipment.into_turn(invocation, folder, opened.log);
     let result = run(turn, Some(pending), |result| conclude(invocation, folder, result));
     Ok(Status::of_result(&result))
+}
+
+/// Which rules went into which file. It comes from a file that anybody may have edited, so a person is told of it.
+fn stored_lines(id: &OperationId, file: RulesFile<'_>, rules: &[Rule]) -> Vec<Line> {
+    let line = |rule: &Rule| format!("granted with {id}, stored in {}: {}", file.shown(), rule.to_line());
+    rules.iter().map(|rule| Line::exactly(Tone::Plain, &line(rule))).collect()
+}
+
+/// Why rules that were granted are not stored, and how to store them.
+fn not_stored(
+    invocation: &Invocation,
+    id: &OperationId,
+    file: RulesFile<'_>,
+    rules: &[Rule],
+    error: &anyhow::Error,
+) -> String {
+    let failure = Failure::of(error);
+    let first = failure.hint.map(|hint| format!("{hint}; then ")).unwrap_or_default();
+    let scope = if file.scope() == Scope::Session { "session" } else { "workspace" };
+    let lines: Vec<String> = rules.iter().map(Rule::to_line).collect();
+    format!(
+        "{id} is approved, and the rule granted with it was not stored: {}; to add it: {first}{} rules add --scope \
+         {scope} {}",
+        failure.message,
+        invocation.command_prefix,
+        shell_quote(&lines),
+    )
 }
 
 /// Where the rules of a grant are stored.

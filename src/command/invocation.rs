@@ -1,26 +1,33 @@
 //! What an invocation knows before it does anything: the workspace, the environment, trust, config, where sessions are.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use crate::cli::{GlobalOptions, Parsed, RuleOption};
 use crate::config::Config;
 use crate::config::environment::Environment;
 use crate::config::layers::{self, Loaded};
-use crate::config::trust::Trust;
+use crate::config::trust::{self, Trust};
 use crate::exit::Status;
 use crate::failure::Failure;
 use crate::interrupt::{Cause, Interrupt};
 use crate::mcp::{self, Servers};
-use crate::permission::{self, Rule, Rules};
+use crate::permission::{self, Rule, Rules, RulesFile};
 use crate::provider;
 use crate::report::{Mode, ReportOptions, Reporter, command_prefix, program_word};
 use crate::session::folder::{SessionFolder, StateFolder, ensure_name};
 use crate::tool::Tool;
 use crate::workspace::Workspace;
+use crate::workspace::own_places::OwnPlaces;
 
 /// The session that is used where nothing names another.
 pub const DEFAULT_SESSION: &str = "main";
+
+/// Names a folder to keep sessions and the cache in.
+const STATE_VARIABLE: &str = "ATTINI_STATE_DIR";
+
+/// What attini keeps in that folder.
+const OWN_FOLDERS: [&str; 2] = ["sessions", "cache"];
 
 pub struct Invocation {
     pub environment: Environment,
@@ -39,7 +46,8 @@ impl Invocation {
     pub fn new(parsed: &Parsed, environment: Environment, interrupt: Interrupt) -> anyhow::Result<Self> {
         // Before anything is told or kept. Those that a config adds follow once it may count.
         provider::register_keys(&Config::default(), &environment);
-        let workspace = find_workspace(&parsed.global, &environment)?;
+        let mut workspace = find_workspace(&parsed.global, &environment)?;
+        workspace.own_places = own_places(&environment, workspace.root.path());
         let session = match (&parsed.global.session, environment.text("ATTINI_SESSION")?) {
             (Some(name), _) => name.clone(),
             (None, Some(name)) => name.to_owned(),
@@ -57,7 +65,7 @@ impl Invocation {
 
     /// Where the sessions are kept.
     pub fn state(&self) -> StateFolder<'_> {
-        StateFolder::new(&self.workspace, self.environment.get("ATTINI_STATE_DIR").map(PathBuf::from))
+        StateFolder::new(&self.workspace, self.environment.get(STATE_VARIABLE).map(PathBuf::from))
     }
 
     /// The session's folder, if there is one.
@@ -132,6 +140,30 @@ impl Invocation {
         provider::register_keys(&loaded.config, &self.environment);
         Ok(loaded)
     }
+}
+
+/// The config, the rules and the sessions that lie in no `.attini` folder.
+fn own_places(environment: &Environment, workspace: &Path) -> OwnPlaces {
+    let config_folder = environment.user_config_folder();
+    let state_folder = environment.user_state_folder();
+    let mut places: Vec<PathBuf> = Vec::new();
+    // The user's own counts again once the variable is gone.
+    places.extend(environment.get(layers::CONFIG_VARIABLE).map(PathBuf::from));
+    places.extend(config_folder.iter().map(|folder| folder.join(layers::USER_CONFIG)));
+    places.extend(config_folder.iter().map(|folder| RulesFile::user(folder).path()));
+    places.extend(state_folder.map(|folder| folder.join(trust::FILE_NAME)));
+    if let Some(folder) = environment.get(STATE_VARIABLE).map(absolute) {
+        places.extend(OWN_FOLDERS.map(|name| folder.join(name)));
+        // What lies beside these is attini's where the folder is a part of the workspace, and else not known.
+        let folder = folder.canonicalize().unwrap_or(folder);
+        places.extend((folder != workspace && folder.starts_with(workspace)).then_some(folder));
+    }
+    OwnPlaces::new(places.into_iter().map(absolute))
+}
+
+fn absolute(path: impl AsRef<Path>) -> PathBuf {
+    // As the system takes a relative path when it opens it.
+    std::env::current_dir().map_or_else(|_| path.as_ref().to_owned(), |current| current.join(path.as_ref()))
 }
 
 fn parse_rule(option: &RuleOption) -> Result<Rule, Failure> {

@@ -54,8 +54,7 @@ fn placed(
     ];
     let mut all = Vec::new();
     for file in files.into_iter().flatten() {
-        let Some(bytes) = file.read()? else { continue };
-        let is_trusted = file.is_trusted(trust, &bytes);
+        let Some((bytes, is_trusted)) = file.read_judged(trust)? else { continue };
         for (line, rule) in parse_lines(&bytes, &file.shown(), file.scope())? {
             let why_not = match rule.turn() {
                 Some(other) if turn != Some(other) => Some(format!("it is for turn {other} alone")),

@@ -107,7 +107,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let attini = folder.path().join("w/.attini");
         fs_err::create_dir_all(&attini).unwrap();
-        let workspace = Workspace { root: Root::open(&folder.path().join("w")).unwrap() };
+        let workspace = Workspace::new(Root::open(&folder.path().join("w")).unwrap());
         let environment: Environment = [("HOME", folder.path().join("home"))].into_iter().collect();
         let mut trust = Trust::load(&environment).unwrap();
         assert_eq!(gather(&workspace, None, &trust).unwrap(), []);

@@ -19,6 +19,9 @@ use crate::workspace::Workspace;
 /// Where a workspace's config lies, relative to the workspace.
 pub const WORKSPACE_CONFIG: &str = ".attini/config.toml";
 
+/// The user's config, in the folder of the user's config.
+pub const USER_CONFIG: &str = "config.toml";
+
 /// Names another user config file; it must exist.
 pub const CONFIG_VARIABLE: &str = "ATTINI_CONFIG";
 
@@ -65,7 +68,7 @@ fn read_user_config(environment: &Environment) -> Result<Option<(PathBuf, Vec<u8
         };
         return Ok(Some((path, bytes)));
     }
-    let Some(path) = environment.user_config_folder().map(|folder| folder.join("config.toml")) else { return Ok(None) };
+    let Some(path) = environment.user_config_folder().map(|folder| folder.join(USER_CONFIG)) else { return Ok(None) };
     Ok(read_user_file(&path, CONFIG_BYTES_MAX)?.map(|bytes| (path, bytes)))
 }
 
@@ -128,7 +131,7 @@ mod tests {
         fn new() -> Self {
             let folder = tempfile::tempdir().unwrap();
             fs_err::create_dir_all(folder.path().join("w/.attini")).unwrap();
-            let workspace = Workspace { root: Root::open(&folder.path().join("w")).unwrap() };
+            let workspace = Workspace::new(Root::open(&folder.path().join("w")).unwrap());
             let variables = vec![("HOME".to_owned(), folder.path().join("home").to_str().unwrap().to_owned())];
             Self { folder, workspace, variables }
         }

@@ -20,7 +20,8 @@ use crate::workspace::root::Root;
 /// Trusts the workspace's files for this invocation when it is `1`; for CI.
 pub const TRUST_VARIABLE: &str = "ATTINI_TRUST_WORKSPACE";
 
-const FILE_NAME: &str = "trust.json";
+/// Its name in the user's state folder.
+pub const FILE_NAME: &str = "trust.json";
 const FORMAT: u32 = 1;
 const TRUST_BYTES_MAX: u64 = 8 * 1024 * 1024;
 const FOLDER_MODE: u32 = 0o700;
@@ -56,12 +57,19 @@ impl Trust {
         let folder = environment.user_state_folder();
         let whole_workspace = environment.get(TRUST_VARIABLE).is_some_and(|value| value == "1");
         let mut trust = Self { folder, whole_workspace, records: Records::new() };
-        if let Some(folder) = &trust.folder
+        trust.refresh()?;
+        Ok(trust)
+    }
+
+    /// Reads trust.json again: another invocation may have written it. To be called under the lock of the folder whose
+    /// file is judged, since an edit records its new bytes here before they get the file's name.
+    pub fn refresh(&mut self) -> Result<()> {
+        if let Some(folder) = &self.folder
             && folder.is_dir()
         {
-            trust.records = read(&open(folder)?)?;
+            self.records = read(&open(folder)?)?;
         }
-        Ok(trust)
+        Ok(())
     }
 
     /// Whether what the file at `path` holds may count. Nothing in it needs no trust.

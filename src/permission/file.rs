@@ -95,6 +95,31 @@ impl<'a> RulesFile<'a> {
         }
     }
 
+    /// The file's bytes, and whether the allowing rules in it count. What looks untrusted is looked at again under the
+    /// lock: another invocation may have stored a rule since `trust` was read.
+    pub fn read_judged(self, trust: &Trust) -> Result<Option<(Vec<u8>, bool)>> {
+        let Some(bytes) = self.read()? else { return Ok(None) };
+        if self.is_trusted(trust, &bytes) {
+            return Ok(Some((bytes, true)));
+        }
+        let mut trust = trust.clone();
+        let again = self.open().and_then(|opened| {
+            let lock = FolderLock::take(&opened.folder)?;
+            trust.refresh()?;
+            let bytes = read_beneath(&opened.folder, &opened.name, RULES_BYTES_MAX)?;
+            drop(lock);
+            Ok(bytes)
+        });
+        // Where nothing can be locked, what was seen stands, and allows nothing.
+        Ok(match again {
+            Ok(Some(bytes)) => {
+                let is_trusted = self.is_trusted(&trust, &bytes);
+                Some((bytes, is_trusted))
+            }
+            Ok(None) | Err(_) => Some((bytes, false)),
+        })
+    }
+
     /// Whether the allowing rules in it count. The user's own need no trust.
     pub fn is_trusted(self, trust: &Trust, bytes: &[u8]) -> bool {
         match self.0 {
@@ -106,22 +131,42 @@ impl<'a> RulesFile<'a> {
     /// Stores those rules that the file does not hold yet, at its end. Refused (exit code 2) where the file is not
     /// trusted, since its other rules would come to count with them.
     pub fn add(self, rules: &[Rule], trust: &mut Trust) -> Result<()> {
-        for rule in rules {
-            ensure_turn_fits(rule, self.scope()).map_err(Failure::usage)?;
-        }
-        self.edit(trust, |file, text, trust| {
-            file.ensure_trusted(trust, text.as_bytes())?;
-            let known = parse(text.as_bytes(), &file.shown(), file.scope())?;
-            Ok(appended(text, &known, rules))
-        })
+        self.edit(trust, |file, text, trust| file.with_added(text, rules, trust))
     }
 
     /// Refuses what [`RulesFile::add`] would refuse, before anything is changed.
-    pub fn ensure_storable(self, trust: &Trust) -> Result<()> {
-        match self.read()? {
-            Some(bytes) => self.ensure_trusted(trust, &bytes),
-            None => Ok(()),
+    pub fn ensure_storable(self, rules: &[Rule], trust: &Trust) -> Result<()> {
+        if self.read()?.is_none() {
+            // Then the folder may be missing too, and is not made for a question.
+            return self.with_added("", rules, trust).map(|_| ());
         }
+        let opened = self.open()?;
+        let lock = FolderLock::take(&opened.folder)?;
+        let mut trust = trust.clone();
+        trust.refresh()?;
+        let before = read_beneath(&opened.folder, &opened.name, RULES_BYTES_MAX)?.unwrap_or_default();
+        drop(lock);
+        self.with_added(text_of(&before, &self.shown())?, rules, &trust).map(|_| ())
+    }
+
+    /// The file's text with these rules at its end.
+    fn with_added(self, text: &str, rules: &[Rule], trust: &Trust) -> Result<String> {
+        for rule in rules {
+            ensure_turn_fits(rule, self.scope()).map_err(Failure::usage)?;
+        }
+        self.ensure_trusted(trust, text.as_bytes())?;
+        let known = parse(text.as_bytes(), &self.shown(), self.scope())?;
+        let after = appended(text, &known, rules);
+        self.ensure_size(&after)?;
+        Ok(after)
+    }
+
+    fn ensure_size(self, text: &str) -> Result<()> {
+        if text.len() as u64 > RULES_BYTES_MAX {
+            let message = format!("{} would be larger than the limit of {RULES_BYTES_MAX} bytes", self.shown());
+            return Err(Failure::usage(message).into());
+        }
+        Ok(())
     }
 
     fn ensure_trusted(self, trust: &Trust, bytes: &[u8]) -> Result<()> {
@@ -187,16 +232,15 @@ impl<'a> RulesFile<'a> {
     fn edit(self, trust: &mut Trust, change: impl FnOnce(Self, &str, &Trust) -> Result<String>) -> Result<()> {
         let opened = self.open()?;
         let lock = FolderLock::take(&opened.folder)?;
+        // Both as they are now: what another invocation stored since `trust` was read is no foreign edit.
+        trust.refresh()?;
         let before = read_beneath(&opened.folder, &opened.name, RULES_BYTES_MAX)?;
         let text = text_of(before.as_deref().unwrap_or_default(), &self.shown())?;
         let after = change(self, text, trust)?;
         if after == text {
             return Ok(());
         }
-        if after.len() as u64 > RULES_BYTES_MAX {
-            let message = format!("{} would be larger than the limit of {RULES_BYTES_MAX} bytes", self.shown());
-            return Err(Failure::usage(message).into());
-        }
+        self.ensure_size(&after)?;
         let mode = match (before.is_some(), self.0) {
             (true, _) => opened.folder.metadata(&opened.name)?.st_mode & 0o777,
             (false, Home::User(_)) => USER_FILE_MODE,
@@ -279,7 +323,7 @@ mod tests {
         fn new() -> Self {
             let folder = tempfile::tempdir().unwrap();
             fs_err::create_dir_all(folder.path().join("w/.attini/sessions/main")).unwrap();
-            let workspace = Workspace { root: Root::open(&folder.path().join("w")).unwrap() };
+            let workspace = Workspace::new(Root::open(&folder.path().join("w")).unwrap());
             let root = workspace.root.folder(Path::new(".attini/sessions/main")).unwrap();
             Self { folder, workspace, session: SessionFolder { name: "main".to_owned(), root } }
         }
@@ -346,6 +390,42 @@ mod tests {
             assert_eq!(text(file), format!("{WRITE}\n"));
             assert!(file.is_trusted(&case.trust(), text(file).as_bytes()));
         }
+    }
+
+    #[test]
+    fn what_another_invocation_stored_since_is_no_foreign_edit() {
+        let case = Case::new();
+        let file = RulesFile::workspace(&case.workspace);
+        let stale = case.trust();
+        file.add(&[rule(READ)], &mut case.trust()).unwrap();
+        file.add(&[rule(WRITE)], &mut case.trust()).unwrap();
+        let (bytes, is_trusted) = file.read_judged(&stale).unwrap().unwrap();
+        assert!(is_trusted && !file.is_trusted(&stale, &bytes));
+        file.ensure_storable(&[rule(READ)], &stale).unwrap();
+        let other = r#"{"type":"tool","allow":true,"name":"x"}"#;
+        file.add(&[rule(other)], &mut stale.clone()).unwrap();
+        assert_eq!(text(file), format!("{READ}\n{WRITE}\n{other}\n"));
+        write(file, &format!("{WRITE}\n"));
+        assert!(file.ensure_storable(&[rule(READ)], &case.trust()).is_err());
+        assert!(!file.read_judged(&case.trust()).unwrap().unwrap().1);
+    }
+
+    #[test]
+    fn rules_stored_at_the_same_time_are_all_there() {
+        const THREADS: usize = 8;
+        let case = Case::new();
+        let file = RulesFile::workspace(&case.workspace);
+        // All of them know the state before the first edit.
+        let trusts: Vec<Trust> = (0..THREADS).map(|_| case.trust()).collect();
+        std::thread::scope(|scope| {
+            for (index, mut trust) in trusts.into_iter().enumerate() {
+                let own = rule(&format!(r#"{{"type":"tool","allow":true,"name":"tool{index}"}}"#));
+                scope.spawn(move || file.add(&[own], &mut trust).unwrap());
+            }
+        });
+        let bytes = file.read().unwrap().unwrap();
+        assert_eq!(parse(&bytes, "f", Scope::Workspace).unwrap().len(), THREADS);
+        assert!(file.is_trusted(&case.trust(), &bytes));
     }
 
     #[test]

@@ -9,6 +9,7 @@ use super::starters::leaves_open;
 use super::{Access, CommandAccess, Rule, path};
 use crate::config::Run;
 use crate::session::record::Scope;
+use crate::tool::list;
 use crate::workspace::Place;
 
 /// The rules that would let this very call pass, for good; `None` where no rule can. `root` is the workspace's.
@@ -44,6 +45,8 @@ fn suggest_one(tool: &str, access: &Access, root: &Path) -> Option<Rule> {
     let (allow, turn) = (true, None);
     let rule = match access {
         Access::Read(read) if read.place == Place::Session => return None,
+        // A listing shows names alone, and a rule for its folder would open what all files below it hold.
+        Access::Read(_) if tool == list::NAME => return None,
         Access::Read(read) => Rule::Read { allow, path: path::written(root, &read.path)?, turn },
         Access::Write(write) if write.never.is_some() || write.always_asks => return None,
         Access::Write(write) => Rule::Write { allow, path: path::written(root, &write.path)?, turn },
@@ -236,6 +239,15 @@ mod tests {
             vec![read("", Place::Session, false)],
         ] {
             assert_eq!(suggested("any", &accesses), None, "{accesses:?}");
+        }
+    }
+
+    #[test]
+    fn a_folder_that_was_searched_is_granted_and_one_that_was_listed_is_not() {
+        for (place, secret) in [(Place::Outside, false), (Place::Workspace, true), (Place::Workspace, false)] {
+            let accesses = [read("/nonexistent/w/folder", place, secret)];
+            assert_eq!(suggested("list", &accesses), None, "{place:?}");
+            assert!(suggested("search", &accesses).is_some(), "{place:?}");
         }
     }
 

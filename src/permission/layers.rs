@@ -112,9 +112,8 @@ pub fn load(sources: &Sources<'_>) -> Result<(Rules, Vec<String>)> {
         sources.session.map(RulesFile::session),
     ];
     for rules_file in files.into_iter().flatten() {
-        let Some(bytes) = rules_file.read()? else { continue };
+        let Some((bytes, is_trusted)) = rules_file.read_judged(sources.trust)? else { continue };
         let rules = file::parse(&bytes, &rules_file.shown(), rules_file.scope())?;
-        let is_trusted = rules_file.is_trusted(sources.trust, &bytes);
         let mut ignored = 0_usize;
         for rule in rules {
             let scope = match (rule.turn(), sources.turn) {
@@ -146,6 +145,7 @@ pub fn load(sources: &Sources<'_>) -> Result<(Rules, Vec<String>)> {
     }
     let rules = Rules::new(sources.workspace.root.path(), list);
     warnings.extend(rules.entries.iter().filter_map(stray_warning));
+    warnings.extend(rules.entries.iter().filter_map(|entry| own_place_warning(entry, sources.workspace)));
     Ok((rules, warnings))
 }
 
@@ -157,6 +157,18 @@ fn stray_warning(entry: &Entry) -> Option<String> {
         entry.rule.to_line(),
         path.resolved.display()
     ))
+}
+
+/// What to warn of where an allowing rule is for one of attini's own places alone, whatever it is called.
+fn own_place_warning(entry: &Entry, workspace: &Workspace) -> Option<String> {
+    let is_write = matches!(entry.rule, Rule::Write { allow: true, .. });
+    let path = entry.path.as_ref().filter(|path| is_write && workspace.own_places.hold(&path.resolved))?;
+    let is_told = matches!(&entry.rule, Rule::Write { path, .. } if is_never_writable(path)) || path.strays;
+    (!is_told).then(|| nothing_writable(&entry.rule))
+}
+
+fn nothing_writable(rule: &Rule) -> String {
+    format!("{} allows nothing: no rule allows writing there", rule.to_line())
 }
 
 /// What to warn of in a rule that a person wrote: it means more, or less, than it seems to.
@@ -173,9 +185,7 @@ pub fn breadth_warning(rule: &Rule) -> Option<String> {
             Some(format!("{}: no shell reads a rule, so `{word}` stands for itself alone", line()))
         }
         _ if !rule.allows() => None,
-        Rule::Write { path, .. } if is_never_writable(path) => {
-            Some(format!("{} allows nothing: no rule allows writing there", line()))
-        }
+        Rule::Write { path, .. } if is_never_writable(path) => Some(nothing_writable(rule)),
         Rule::Command { args_prefix: Some(words), .. } if words.is_empty() => {
             Some(format!("{} allows every command", line()))
         }
@@ -220,7 +230,7 @@ mod tests {
             let folder = tempfile::tempdir().unwrap();
             fs_err::create_dir_all(folder.path().join("w/.attini/sessions/main")).unwrap();
             fs_err::create_dir_all(folder.path().join("user")).unwrap();
-            let workspace = Workspace { root: Root::open(&folder.path().join("w")).unwrap() };
+            let workspace = Workspace::new(Root::open(&folder.path().join("w")).unwrap());
             let root = workspace.root.folder(Path::new(".attini/sessions/main")).unwrap();
             Self { folder, workspace, session: SessionFolder { name: "main".to_owned(), root } }
         }

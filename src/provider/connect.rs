@@ -273,7 +273,7 @@ mod tests {
     fn workspace() -> (tempfile::TempDir, Workspace) {
         let folder = tempfile::tempdir().unwrap();
         let root = Root::open(folder.path()).unwrap();
-        (folder, Workspace { root })
+        (folder, Workspace::new(root))
     }
 
     type Environment = &'static [(&'static str, &'static str)];

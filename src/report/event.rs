@@ -9,7 +9,7 @@ use serde_json::Value;
 use crate::failure::Failure;
 use crate::permission::Rule;
 use crate::session::pending::Needs;
-use crate::session::record::{Decision, OperationId, ResultStatus, Usage};
+use crate::session::record::{Decision, Granted, OperationId, ResultStatus, Usage};
 use crate::tool::Preview;
 use crate::turn::compaction::Compacted;
 
@@ -84,6 +84,9 @@ pub struct PendingView {
     pub decision: Option<Decision>,
     pub preview: Option<Preview>,
     pub grant: Option<Vec<Rule>>,
+    /// The rules that its approval stores when the turn goes on.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub granted: Option<Granted>,
 }
 
 /// The result object of a command that runs a turn.

@@ -9,6 +9,7 @@ use super::event::PendingView;
 use super::line::{Line, Tone};
 use super::object;
 use super::shell::shell_quote;
+use crate::permission::Rule;
 use crate::session::pending::Needs;
 use crate::session::record::Decision;
 use crate::tool::Preview;
@@ -36,11 +37,23 @@ pub fn call(view: &PendingView) -> Vec<Line> {
     let heading = format!("{} ({}): {}", view.id, view.name, view.summary);
     let mut lines = vec![Line::exactly(Tone::Heading, &heading)];
     match (view.decision, view.needs) {
-        (Some(decision), _) => lines.push(Line::plain(&format!("  {}", decided(decision)))),
+        (Some(decision), _) => {
+            lines.push(Line::plain(&format!("  {}", decided(decision))));
+            lines.extend(granted(view));
+        }
         (None, Needs::Nothing) => lines.push(Line::plain("  its turn comes when the calls before it are decided")),
         (None, Needs::Approval | Needs::Answer) => lines.extend(undecided(view)),
     }
     lines
+}
+
+/// The rules that the approval stores. What another approval covers names that one's rules, which are told there.
+fn granted(view: &PendingView) -> Vec<Line> {
+    let granted = view.granted.as_ref().filter(|_| view.decision == Some(Decision::Approve));
+    let Some(granted) = granted else { return Vec::new() };
+    let scope = object::to_json(&serde_json::to_value(granted.scope).unwrap_or(Value::Null));
+    let line = |rule: &Rule| format!("  stores for the {}: {}", scope.trim_matches('"'), rule.to_line());
+    granted.rules.iter().map(|rule| Line::exactly(Tone::Plain, &line(rule))).collect()
 }
 
 fn undecided(view: &PendingView) -> Vec<Line> {
@@ -184,7 +197,6 @@ fn is_undecided(view: &PendingView) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::permission::Rule;
     use crate::report::line::paint;
 
     fn view(id: &str, needs: Needs, preview: Option<Preview>) -> PendingView {
@@ -197,6 +209,7 @@ mod tests {
             decision: None,
             preview,
             grant: None,
+            granted: None,
         }
     }
 

@@ -189,6 +189,7 @@ fn suspended_turn(reporter: &Reporter) {
         decision: None,
         preview: Some(preview),
         grant: Some(vec![rule]),
+        granted: None,
     }];
     reporter.tell(Some(3), &Event::Awaiting { pending: pending.clone(), digest: "sha256:0".to_owned() });
     reporter.finish(&TurnResult {

@@ -169,7 +169,7 @@ fn prepare(work: &Work<'_>) -> Result<(Arguments, Root), Refusal> {
 
 /// Opens the folder that was judged; a link that was put in its way since makes it fail.
 fn open(location: &Location, surroundings: &Surroundings<'_>) -> std::io::Result<Root> {
-    let Workspace { root } = surroundings.workspace;
+    let Workspace { root, .. } = surroundings.workspace;
     match (location.place, surroundings.session) {
         (Place::Workspace, _) => root.folder(&location.path),
         (Place::Session, Some(session)) => session.root.folder(&location.path),

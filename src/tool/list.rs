@@ -13,6 +13,8 @@ use crate::permission::ReadDenials;
 use crate::workspace::walk::{self, Filter, Glob};
 use crate::workspace::{Kind, Location, World};
 
+pub const NAME: &str = "list";
+
 const DEPTH_MAX: u32 = 64;
 const ENTRIES_MAX: u32 = 10_000;
 /// How many entries beyond those shown are counted.
@@ -70,7 +72,7 @@ impl List {
 
 impl Tool for List {
     fn name(&self) -> &'static str {
-        "list"
+        NAME
     }
 
     fn description(&self) -> &'static str {

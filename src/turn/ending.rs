@@ -204,6 +204,7 @@ impl PendingCall {
             decision: self.decision,
             preview: self.preview.clone(),
             grant: self.grant.clone(),
+            granted: self.granted.clone(),
         }
     }
 }

@@ -69,14 +69,15 @@ pub fn verify<'r>(
 /// What the approvals of a verified file store, once it is carried out.
 #[derive(Debug, Default)]
 pub struct Grants {
-    pub stored: Vec<Granted>,
+    /// By the call that they were granted with.
+    pub stored: Vec<(OperationId, Granted)>,
     /// Approved calls that are no longer what was shown. They do not run, and leave no rule behind.
     pub void: Vec<OperationId>,
 }
 
 impl Grants {
     /// `recomputed`: as [`verify`] returned it for this file, new decisions aside. What a decision in the log speaks of
-    /// was stored before it was recorded there.
+    /// was stored, or told as not stored, before it was recorded there.
     pub fn of(file: &PendingFile, history: &History, recomputed: &[Option<Recomputed<'_>>]) -> Self {
         let mut grants = Self::default();
         for (call, now) in file.calls.iter().zip(recomputed) {
@@ -87,7 +88,7 @@ impl Grants {
                 continue;
             };
             match now {
-                Some(_) => grants.stored.push(granted.clone()),
+                Some(_) => grants.stored.push((id, granted.clone())),
                 None => grants.void.push(id),
             }
         }

@@ -10,6 +10,7 @@ pub mod look;
 pub mod mounts;
 pub mod names;
 mod nearest;
+pub mod own_places;
 pub mod program;
 pub mod resolve;
 pub mod root;
@@ -21,6 +22,7 @@ use std::ops::Deref;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use self::own_places::OwnPlaces;
 use crate::session::folder::SessionFolder;
 
 pub use discover::git_top_level;
@@ -94,12 +96,18 @@ pub struct World {
 #[derive(Debug)]
 pub struct Workspace {
     pub root: root::Root,
+    /// What no call may write to, wherever it lies.
+    pub own_places: OwnPlaces,
 }
 
 impl Workspace {
     /// Opens a folder as the workspace; links in `path` itself are followed.
     pub fn open(path: &Path) -> io::Result<Self> {
-        Ok(Self { root: root::Root::open(path)? })
+        Ok(Self::new(root::Root::open(path)?))
+    }
+
+    pub fn new(root: root::Root) -> Self {
+        Self { root, own_places: OwnPlaces::default() }
     }
 
     /// The folder that a location is opened beneath, and its path from there: the resolved one, so that nothing is

@@ -29,6 +29,7 @@ const SESSION_FILE: &str = "conversation.jsonl";
 /// The session's folder that the model may write to.
 const SCRATCHPAD: &str = "scratchpad";
 const IN_GIT_DIRECTORY: &str = "it lies in a git directory";
+const IN_OWN_PLACE: &str = "it lies where attini keeps its own files";
 
 /// Where a path led.
 struct Followed {
@@ -89,6 +90,9 @@ impl Workspace {
         }
         if let Some(name) = names::guarded_component(&followed.absolute) {
             return Some(format!("it lies in a {} folder", name.display()));
+        }
+        if self.own_places.hold(&followed.absolute) {
+            return Some(IN_OWN_PLACE.to_owned());
         }
         if lies_in_git_directory(followed.absolute.ancestors().skip(1)) {
             return Some(IN_GIT_DIRECTORY.to_owned());
@@ -198,6 +202,11 @@ fn follow(start: &Path, written: &Path, shown: &str) -> Result<Followed, Refusal
         Err(error) => return Err(unreadable(shown, &error)),
     };
     Ok(Followed { absolute: current, kind, links })
+}
+
+/// Where an absolute path leads, links followed as far as it exists; `None` where that cannot be known.
+pub(super) fn resolved(path: &Path) -> Option<PathBuf> {
+    follow(Path::new("/"), path, "").ok().map(|followed| followed.absolute)
 }
 
 enum Step {

@@ -25,11 +25,13 @@ const UNNAMED: &str = "import";
 /// How many violations are told of.
 const VIOLATIONS_SHOWN_MAX: usize = 3;
 
-/// What was left out for want of `--with-rules`.
+/// What was left out, most of it for want of `--with-rules`.
 #[derive(Default)]
 struct LeftOut {
     rules: usize,
     approvals: usize,
+    /// Calls with rules that would have been stored when the turn goes on, always left out: nobody here granted them.
+    grants: usize,
 }
 
 pub(super) fn run(
@@ -64,6 +66,7 @@ pub(super) fn run(
         "exported_as": exported,
         "rules_left_out": left_out.rules,
         "approvals_left_out": left_out.approvals,
+        "grants_left_out": left_out.grants,
     }))
 }
 
@@ -118,18 +121,23 @@ fn take_rules(folder: &SessionFolder, with_rules: bool, left_out: &mut LeftOut) 
     Ok(0)
 }
 
-/// Takes back approvals that nobody gave here, and gives pending.json the session's name.
+/// Takes back grants, and approvals, that nobody gave here, and gives pending.json the session's name.
 fn take_pending(folder: &SessionFolder, with_rules: bool, left_out: &mut LeftOut) -> anyhow::Result<()> {
     let Some(mut file) = PendingFile::load(folder)? else { return Ok(()) };
-    if !with_rules {
-        for call in &mut file.calls {
-            if matches!(call.decision, Some(Decision::Approve | Decision::Allow)) {
-                left_out.approvals += 1;
-                (call.decision, call.granted, call.decided_at) = (None, None, None);
-            }
+    for call in &mut file.calls {
+        left_out.grants += usize::from(call.granted.take().is_some());
+        let is_left_out = match call.decision {
+            Some(Decision::Approve) => !with_rules,
+            // It follows from a rule that was granted.
+            Some(Decision::Allow) => true,
+            Some(Decision::Deny | Decision::Answer | Decision::Stale) | None => false,
+        };
+        if is_left_out {
+            left_out.approvals += 1;
+            (call.decision, call.decided_at) = (None, None);
         }
     }
-    if left_out.approvals == 0 && file.session == folder.name {
+    if left_out.approvals == 0 && left_out.grants == 0 && file.session == folder.name {
         return Ok(());
     }
     file.session.clone_from(&folder.name);
@@ -147,6 +155,10 @@ fn tell(invocation: &Invocation, name: &str, exported: &str, kept_rules: usize, 
     if left_out.approvals > 0 {
         let approvals = count(left_out.approvals, "approval");
         invocation.reporter.warning(&format!("{approvals} left out; look at the calls, and approve them again"));
+    }
+    if left_out.grants > 0 {
+        let calls = count(left_out.grants, "call");
+        invocation.reporter.warning(&format!("rules that were granted with {calls} left out; nothing is stored here"));
     }
     if kept_rules > 0 {
         let rules = count(kept_rules, "rule");

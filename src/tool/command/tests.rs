@@ -31,7 +31,7 @@ impl Case {
         }
         let open = |name: &str| Root::open(&folder.path().join(name)).expect("the folder");
         Self {
-            workspace: Workspace { root: open("work") },
+            workspace: Workspace::new(open("work")),
             session: SessionFolder { name: "main".to_owned(), root: open("session") },
             limits: Limits { result_bytes: 4096, output_bytes: 1 << 30, command_timeout: Duration::from_secs(60) },
             withheld: Vec::new(),

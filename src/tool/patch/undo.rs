@@ -154,7 +154,7 @@ mod tests {
         if let Some(text) = now {
             fs_err::write(folder.path().join("f"), text).unwrap();
         }
-        let workspace = Workspace { root: Root::open(folder.path()).unwrap() };
+        let workspace = Workspace::new(Root::open(folder.path()).unwrap());
         let places = Places::open(&workspace).unwrap();
         let plan = plan(patches, &places);
         let words: Vec<String> = plan.restorations.iter().map(|one| one.words().to_owned()).collect();
@@ -203,7 +203,7 @@ mod tests {
     fn a_file_made_again_has_its_mode() {
         use std::os::unix::fs::PermissionsExt;
         let folder = tempfile::tempdir().unwrap();
-        let workspace = Workspace { root: Root::open(folder.path()).unwrap() };
+        let workspace = Workspace::new(Root::open(folder.path()).unwrap());
         let places = Places::open(&workspace).unwrap();
         let plan = plan(&[sure(vec![image("f", Some("A"), None)])], &places);
         put_back(&plan.restorations, &places).unwrap();

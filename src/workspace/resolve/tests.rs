@@ -167,6 +167,47 @@ fn some_folders_are_never_written_to() {
 }
 
 #[test]
+fn attinis_own_places_are_never_written_to_under_any_name() {
+    let mut scene = scene();
+    for path in ["dots/permissions.jsonl", "dots/other", "state/sessions/main/scratchpad/x", "conf/attini/config.toml"]
+    {
+        scene.write(path, "x");
+    }
+    scene.link("linked_dots", "dots");
+    scene.link("conf/attini/permissions.jsonl", "../../dots/permissions.jsonl");
+    std::fs::hard_link(scene.path("conf/attini/config.toml"), scene.path("second_name")).unwrap();
+    let places = [
+        scene.path("conf/attini/config.toml"),
+        scene.path("conf/attini/permissions.jsonl"),
+        scene.path("linked_dots/trust.json"),
+        scene.path("state"),
+    ];
+    scene.workspace.own_places = super::super::own_places::OwnPlaces::new(places);
+    for (written, writable) in [
+        ("conf/attini/config.toml", false),
+        ("conf/attini/../attini/config.toml", false),
+        ("conf/Attini/CONFIG.toml", false),
+        ("second_name", false),
+        ("conf/attini/permissions.jsonl", false),
+        ("dots/permissions.jsonl", false),
+        ("linked_dots/permissions.jsonl", false),
+        ("dots/trust.json", false),
+        ("src/up/linked_dots/trust.json", false),
+        ("state", false),
+        ("state/sessions/main/permissions.jsonl", false),
+        ("state/sessions/new/permissions.jsonl", false),
+        ("dots/other", true),
+        ("conf/attini/readme", true),
+        ("state_machine.rs", true),
+        ("src/main.rs", true),
+    ] {
+        let location = scene.workspace.locate(written, Some(&scene.session)).unwrap();
+        let expected = (!writable).then_some("it lies where attini keeps its own files");
+        assert_eq!(location.never_writable.as_deref(), expected, "{written}");
+    }
+}
+
+#[test]
 fn the_folder_that_a_git_file_points_to_is_never_written_to() {
     let scene = scene();
     scene.write("../store/worktrees/w/commondir", "../..\n");

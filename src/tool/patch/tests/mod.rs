@@ -44,7 +44,7 @@ impl Case {
             fs_err::create_dir(folder.path().join(name)).unwrap();
         }
         let open = |name: &str| Root::open(&folder.path().join(name)).unwrap();
-        let workspace = Workspace { root: open("work") };
+        let workspace = Workspace::new(open("work"));
         let session = SessionFolder { name: "main".to_owned(), root: open("session") };
         let case = Self { workspace, session, folder, written: BTreeMap::new() };
         for (path, bytes) in files {

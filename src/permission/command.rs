@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 use super::CommandAccess;
 use super::hidden::{Hidden, MayRun};
 use super::script::Word;
-use super::starters::program_name;
+use super::starters::{program_name, without_exe};
 
 /// What a command rule says about the words.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -107,7 +107,7 @@ fn may_hold(word: &str, pattern: Pattern<'_>) -> bool {
 /// The same name, whatever folders either is written with: one path ends in the other.
 fn is_same_program(rule: &str, program: &str) -> bool {
     fn parts(text: &str) -> Vec<&str> {
-        text.split('/').filter(|part| !part.is_empty() && *part != ".").collect()
+        without_exe(text).split('/').filter(|part| !part.is_empty() && *part != ".").collect()
     }
     // zsh finds the program itself behind a `=`.
     let (rule_parts, program_parts) = (parts(rule), parts(program.trim_start_matches('=')));
@@ -375,6 +375,129 @@ mod tests {
     }
 
     #[test]
+    fn what_options_and_settings_start_is_denied() {
+        for line in [
+            "git rebase -x 'rm -rf x' main",
+            "git rebase '-xrm -rf x' main",
+            "git rebase -ix 'rm -rf x' main",
+            "git rebase --exec 'rm -rf x'",
+            "git rebase --exec='rm -rf x'",
+            "git rebase --ex='a; rm -rf x'",
+            "git -C y rebase -x 'rm -rf x'",
+            "git difftool -x 'rm -rf'",
+            "git difftool --extcmd=rm",
+            "git grep -Orm y",
+            "git fetch --upload-pack 'rm -rf x' y",
+            "git push --receive-pack='rm -rf x' y",
+            "git filter-branch --tree-filter 'rm -rf x'",
+            "git -c 'alias.y=!rm -rf x' y",
+            "git -c 'alias.y=!f() { rm -rf x; }; f' y",
+            "git -c 'core.sshCommand=rm -rf x' fetch",
+            "git -c 'core.pager=echo cm0= | base64 -d | sh' log",
+            "git -c 'core.editor=rm -rf' commit",
+            "git -c 'diff.external=rm -rf x' diff",
+            "git -c 'credential.helper=!rm -rf x' fetch",
+            "git -c core.hooksPath=y commit",
+            "git -c include.path=y status",
+            "git --config-env=core.pager=Y log",
+            "git --config-env alias.y=Y y",
+            "git --exec-path=y status",
+            "sh -c 'git -c \"core.pager=$Y\" log'",
+            "sh -c 'git -c \"$Y\" log'",
+            "split --filter='rm -rf x' y",
+            "split --filter 'rm -rf x' y",
+            "split --fil='rm -rf x' y",
+            "sh -c 'split --filter=\"$Y\" y'",
+            "tar cf y z --checkpoint=1 '--checkpoint-action=exec=rm -rf x'",
+            "tar cf y z --checkpoint-action 'exec=rm -rf x'",
+            "tar -I 'rm -rf x' -cf y z",
+            "tar '-Irm -rf x' -cf y z",
+            "tar -cI 'rm -rf x' -f y z",
+            "tar cIf 'rm -rf x' y z",
+            "tar --use-compress-program='rm -rf x' -cf y z",
+            "tar --use='rm -rf x' -cf y z",
+            "tar xf y --to-command='rm -rf x'",
+            "gtar xf y --to-command='rm -rf x'",
+            "rsync -e 'rm -rf x' a b:",
+            "rsync -ae 'rm -rf x' a b:",
+            "rsync '-erm -rf x' a b:",
+            "rsync --rsh='rm -rf x' a b:",
+            "rsync --rsh 'rm -rf x' a b:",
+            "rg --pre rm y",
+            "rg --pre=rm y",
+            "sort --compress-program=rm y",
+            "go test -exec 'rm -rf x'",
+            "go test --exec='rm -rf x'",
+            "gcc -wrapper rm,-rf y.c",
+            "make SHELL='rm -rf x'",
+            "make --eval='y:;rm -rf x'",
+            "sed '1e rm -rf x' y",
+            "sed -n -e '/a/,$ e rm -rf x' y",
+            "sed 's/.*/rm -rf x/e' y",
+            "xargs rsync a -e",
+            "ccache rm -rf x",
+            "chronic -v rm -rf x",
+            "choom -n 5 -- rm -rf x",
+            "torsocks rm -rf x",
+            "sshpass -p y rm -rf x",
+            "aa-exec -p y rm -rf x",
+            "mpirun -np 4 rm -rf x",
+            "srun -n 2 rm -rf x",
+            "micromamba run -n y rm -rf x",
+            "coreutils --coreutils-prog=rm -rf x",
+            "bash.exe -c 'rm -rf x'",
+            "rm.exe -rf x",
+            "genv rm -rf x",
+            "vim -c '!rm -rf x'",
+            "vim '+!rm -rf x' y",
+            "vim y -c '!rm -rf x'",
+            "python3-dbg -c 'import os; os.system(\"rm -rf x\")'",
+            "A=b rm -rf x",
+            "A=b C=d env rm -rf x",
+            "BASH_ENV=rm ls",
+        ] {
+            let rule = words(if line.contains("rm -rf") { "rm -rf" } else { "rm" });
+            assert!(Denials::of(&access(line)).denied_by(Pattern::Beginning(&rule)), "{line}");
+        }
+    }
+
+    #[test]
+    fn an_alias_given_to_git_is_what_it_stands_for() {
+        let rule = words("git push");
+        for (line, expected) in [
+            ("git -c alias.p=push p", true),
+            ("git -c Alias.P=push p", true),
+            ("git -c alias.p=push -C x p origin", true),
+            ("git -C x -c 'alias.p=-C y push --force' p", true),
+            ("git -c alias.q=push -c alias.p=q p", true),
+            ("git -c alias.p.command=push p", true),
+            ("git -c 'alias.p=!git push' p", true),
+            ("git -c 'alias.p=!cd x; exec git push' p", true),
+            ("sh -c 'git -c alias.p=push \"$Y\"'", true),
+            ("git.exe -c alias.p=push p", true),
+            ("A=b git push", true),
+            ("git -c alias.p=p p", true),
+            ("env GIT_CONFIG_COUNT=1 GIT_CONFIG_KEY_0=alias.p GIT_CONFIG_VALUE_0=push git p", true),
+            ("sh -c 'GIT_CONFIG_COUNT=1 GIT_CONFIG_KEY_0=alias.p GIT_CONFIG_VALUE_0=push git p'", true),
+            ("env GIT_CONFIG_GLOBAL=x git p", true),
+            ("env GIT_CONFIG_GLOBAL=/dev/null GIT_CONFIG_KEY_0=user.name GIT_CONFIG_VALUE_0=push git log", false),
+            ("git -c core.sshCommand='ssh -i k -o ProxyCommand=git' fetch", true),
+            ("git -c core.sshCommand='ssh -i k' fetch", false),
+            ("git -c alias.p=push log", false),
+            ("git -c alias.p=log p", false),
+            ("git -c alias.p=log p push", false),
+            ("git -c user.name=push commit", false),
+            ("git -c core.pager=cat log", false),
+            ("git -c core.hooksPath=/dev/null commit -m push", false),
+            ("git -c credential.helper= fetch", false),
+            ("sh -c 'git -c user.name=\"$Y\" commit'", false),
+            ("A=b git log", false),
+        ] {
+            assert_eq!(Denials::of(&access(line)).denied_by(Pattern::Beginning(&rule)), expected, "{line}");
+        }
+    }
+
+    #[test]
     fn other_commands_are_let_alone() {
         let rule = words("rm -rf");
         for line in [
@@ -413,6 +536,29 @@ mod tests {
             "flock /l cargo test",
             "sudo cargo test",
             "su root -c 'cargo test'",
+            "git rebase main rm",
+            "git rebase -x 'cargo test' main",
+            "git cherry-pick -x rm",
+            "git push -u origin rm",
+            "tar -czf rm x",
+            "tar xzf rm",
+            "tar cf y z --checkpoint-action=dot",
+            "rsync -avz --exclude rm a b",
+            "rsync -e ssh a rm",
+            "split -n 3 rm",
+            "rg --pre-glob rm y",
+            "rg rm .",
+            "sort rm",
+            "make -j4 rm",
+            "sh -c 'rg \"$X\" .'",
+            "sed s/rm/x/g rm",
+            "sed -i s/e/rm/ x",
+            "gcc -o rm x.c",
+            "go test ./rm",
+            "ccache gcc rm",
+            "swift build rm",
+            "java -jar x.jar -rf rm.jar",
+            "A=b cargo test rm",
         ] {
             assert!(!Denials::of(&access(line)).denied_by(Pattern::Beginning(&rule)), "{line}");
         }

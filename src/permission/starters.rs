@@ -4,6 +4,7 @@
 
 use std::collections::BTreeSet;
 
+use super::carriers::{git_leaves_open, may_start_any, runs_behind, starting_options};
 use super::script::{Word, is_assignment};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -32,17 +33,93 @@ pub(super) enum Starter {
 
 /// What a program starts, by the name without its folder; `None`: nothing that is known.
 pub(super) fn starter_of(name: &str) -> Option<Starter> {
+    let name = known_name(name);
+    exact_starter_of(name).or_else(|| exact_starter_of(without_version(name)))
+}
+
+fn exact_starter_of(name: &str) -> Option<Starter> {
     let starter = match name {
-        "env" | "nice" | "nohup" | "sudo" | "doas" | "stdbuf" | "setsid" | "time" | "gtime" | "ionice" | "command"
-        | "exec" | "builtin" | "busybox" | "toybox" | "unshare" | "nsenter" | "strace" | "ltrace" | "valgrind"
-        | "fakeroot" | "eatmydata" | "systemd-run" | "setpriv" | "prlimit" | "catchsegv" | "unbuffer" | "rlwrap"
-        | "proot" | "bwrap" | "firejail" | "caffeinate" | "pkexec" | "run0" | "capsh" | "linux32" | "linux64"
-        | "dbus-run-session" | "xvfb-run" | "start-stop-daemon" | "script" | "su" | "runuser" | "gosu" | "su-exec"
-        | "repeat" => Starter::Wrapper { operands: operands_of(name) },
-        "timeout" | "gtimeout" | "chroot" | "flock" | "taskset" | "chrt" | "chpst" | "softlimit" => {
-            Starter::Wrapper { operands: 1 }
-        }
-        "xargs" | "gxargs" => Starter::Feeder,
+        "env"
+        | "nice"
+        | "nohup"
+        | "sudo"
+        | "doas"
+        | "stdbuf"
+        | "setsid"
+        | "time"
+        | "ionice"
+        | "command"
+        | "exec"
+        | "builtin"
+        | "busybox"
+        | "toybox"
+        | "unshare"
+        | "nsenter"
+        | "strace"
+        | "ltrace"
+        | "valgrind"
+        | "fakeroot"
+        | "eatmydata"
+        | "systemd-run"
+        | "setpriv"
+        | "prlimit"
+        | "catchsegv"
+        | "unbuffer"
+        | "rlwrap"
+        | "proot"
+        | "bwrap"
+        | "firejail"
+        | "caffeinate"
+        | "pkexec"
+        | "run0"
+        | "capsh"
+        | "linux32"
+        | "linux64"
+        | "dbus-run-session"
+        | "xvfb-run"
+        | "start-stop-daemon"
+        | "script"
+        | "su"
+        | "runuser"
+        | "gosu"
+        | "su-exec"
+        | "repeat"
+        | "ccache"
+        | "sccache"
+        | "distcc"
+        | "chronic"
+        | "choom"
+        | "torsocks"
+        | "torify"
+        | "proxychains"
+        | "proxychains4"
+        | "sshpass"
+        | "aa-exec"
+        | "mpirun"
+        | "mpiexec"
+        | "orterun"
+        | "srun"
+        | "run-parts"
+        | "coreutils"
+        | "ifne"
+        | "setuidgid"
+        | "s6-setuidgid"
+        | "envdir"
+        | "pidproxy"
+        | "heaptrack"
+        | "rr"
+        | "uftrace"
+        | "systemd-inhibit"
+        | "gnome-session-inhibit"
+        | "fakechroot"
+        | "ssh-agent"
+        | "dbus-launch"
+        | "sg"
+        | "nsjail"
+        | "minijail0"
+        | "xterm" => Starter::Wrapper { operands: operands_of(name) },
+        "timeout" | "chroot" | "flock" | "taskset" | "chrt" | "chpst" | "softlimit" => Starter::Wrapper { operands: 1 },
+        "xargs" => Starter::Feeder,
         "tini" | "dumb-init" | "numactl" | "arch" | "watchexec" | "entr" | "cpulimit" | "cgexec" | "catatonit" => {
             Starter::Wrapper { operands: 0 }
         }
@@ -51,7 +128,7 @@ pub(super) fn starter_of(name: &str) -> Option<Starter> {
         "mapfile" | "readarray" | "complete" | "compgen" | "bind" | "bindkey" | "fc" | "hash" | "emulate" | "sched"
         | "enable" | "zle" => Starter::Callback,
         "export" | "declare" | "typeset" | "readonly" | "local" | "set" => Starter::Declaration,
-        "find" | "gfind" | "fd" | "fdfind" => Starter::Find,
+        "find" | "fd" | "fdfind" => Starter::Find,
         "alias" => Starter::Alias,
         "source" | "." => Starter::Shell { is_posix: true },
         _ if POSIX_SHELLS.contains(&without_version(name)) => Starter::Shell { is_posix: true },
@@ -67,7 +144,7 @@ pub(super) fn starter_of(name: &str) -> Option<Starter> {
 }
 
 fn operands_of(name: &str) -> usize {
-    usize::from(matches!(name, "gosu" | "su-exec" | "repeat"))
+    usize::from(matches!(name, "gosu" | "su-exec" | "repeat" | "setuidgid" | "s6-setuidgid" | "envdir" | "sg"))
 }
 
 const POSIX_SHELLS: [&str; 13] =
@@ -78,45 +155,9 @@ const OTHER_SHELLS: [&str; 11] = ["rc", "es", "ysh", "xonsh", "ion", "fish", "cs
 fn is_interpreter(name: &str) -> bool {
     const INTERPRETERS: &str = "python pypy perl ruby node nodejs php lua luajit tclsh wish expect awk gawk mawk nawk \
         osascript guile julia R Rscript octave tsx ts-node elixir iex erl runghc runhaskell ghci groovy jshell racket \
-        m4 scala clojure raku sbcl gdb";
+        m4 scala clojure raku sbcl gdb ipython bpython jython jruby micropython java swift kotlin emacs emacsclient \
+        vim vi nvim view ex vimdiff gvim rvim ed lldb ocaml ghc gnuplot bpftrace stap dc hy fennel janet csi gosh";
     INTERPRETERS.split_whitespace().any(|known| known == name || known == without_version(name))
-}
-
-/// The words behind which programs of many trades start others, with how many words of their own stand before the
-/// command. An empty word: the command stands behind the program itself.
-///
-/// Not here: `cargo run`, `npm run` and their like, which run what the project holds, as its tests do.
-pub(super) fn runs_behind(name: &str) -> &'static [(&'static str, usize)] {
-    match name {
-        "docker" | "podman" | "nerdctl" => &[("exec", 1), ("run", 1), ("compose", 2), ("create", 1)],
-        "kubectl" | "oc" => &[("exec", 1), ("run", 1), ("debug", 1)],
-        "npm" => &[("exec", 0), ("x", 0), ("init", 0), ("create", 0), ("explore", 1)],
-        "pnpm" | "yarn" => &[("dlx", 0), ("exec", 0), ("create", 0), ("node", 0)],
-        "deno" => &[("run", 0), ("eval", 0), ("serve", 0), ("repl", 0)],
-        "bun" => &[("run", 0), ("x", 0), ("exec", 0), ("create", 0), ("repl", 0)],
-        "uv" => &[("run", 0), ("tool", 1)],
-        "pipx" | "poetry" | "pdm" | "hatch" | "rye" | "pipenv" | "conda" | "mamba" => &[("run", 0)],
-        "bundle" | "opam" | "asdf" => &[("exec", 0)],
-        "mise" | "direnv" => &[("exec", 1), ("x", 1)],
-        "rustup" => &[("run", 1)],
-        "nix" => &[("run", 1), ("shell", 1), ("develop", 1)],
-        "perf" => &[("stat", 0), ("record", 0), ("trace", 0)],
-        "git" => &[("bisect run", 0), ("submodule foreach", 0)],
-        "npx" | "uvx" | "bunx" | "pnpx" => &[("", 0)],
-        _ => &[],
-    }
-}
-
-/// Options that take a program, or settings that name one, as their value.
-fn options_with_programs(name: &str) -> &'static [&'static str] {
-    match name {
-        "git" => &["-c", "--config-env", "--exec-path", "--upload-pack", "--receive-pack", "-x", "--exec", "--extcmd"],
-        "cargo" => &["--config"],
-        "rsync" => &["-e", "--rsh", "--rsync-path"],
-        "tar" => &["-I", "--use-compress-program", "--to-command", "--checkpoint-action", "-F"],
-        "make" | "gmake" => &["-f", "--file", "--makefile", "--eval"],
-        _ => &[],
-    }
 }
 
 /// Where the words behind `wanted` start, options between its words left aside: the value of one may be any word.
@@ -130,24 +171,68 @@ fn behind(tail: &[String], wanted: &str) -> Option<usize> {
 
 /// A program with words of its own before the command that it starts, and the words that are given to it.
 fn runner_leaves_open<'w>(name: &'w str, tail: &'w [String]) -> Option<&'w str> {
-    let last_takes_program = tail.last().is_some_and(|last| options_with_programs(name).contains(&last.as_str()));
+    let known = known_name(name);
+    if may_start_any(known) || (known == "git" && git_leaves_open(tail)) {
+        return Some(name);
+    }
+    let options = starting_options(known);
+    let takes_program = |last: &String| options.lines.iter().chain(options.texts).any(|option| option == last);
     let is_bare = tail.iter().all(|word| word.starts_with('-'));
-    let runs = runs_behind(name);
-    // `git` alone is no wrapper; of the others the first word is what they start others by.
-    if last_takes_program || (is_bare && name != "git" && !runs.is_empty()) {
+    let runs = runs_behind(known);
+    // The first word is what they start others by.
+    if tail.last().is_some_and(takes_program) || (is_bare && !runs.is_empty()) {
         return Some(name);
     }
     runs.iter().find_map(|(wanted, operands)| wrapped_leaves_open(name, &tail[behind(tail, wanted)?..], *operands))
 }
 
+/// Whether the program does nothing of its own but to start what it is told.
+pub(super) fn is_starter(name: &str) -> bool {
+    let known = known_name(name);
+    starter_of(known).is_some() || (known != "git" && !runs_behind(known).is_empty())
+}
+
 /// Whether more than project scripts may be started by this program's bare name only because of some of its words.
 pub(super) fn has_subcommands(name: &str) -> bool {
-    runs_behind(name).iter().any(|(wanted, _)| !wanted.is_empty())
+    runs_behind(known_name(name)).iter().any(|(wanted, _)| !wanted.is_empty())
 }
 
 /// `python3.12` is `python`.
 fn without_version(name: &str) -> &str {
     name.trim_end_matches(|character: char| character.is_ascii_digit() || matches!(character, '.' | '-'))
+}
+
+/// The name by which a program is known here: `bash.exe` and `bash-static` are `bash`, `python3.12-dbg` is `python3.12`,
+/// `gxargs` is GNU's `xargs`.
+pub(super) fn known_name(name: &str) -> &str {
+    const GNU: [&str; 14] = [
+        "awk", "chroot", "env", "find", "install", "make", "nice", "nohup", "sed", "sort", "split", "stdbuf", "tar",
+        "time",
+    ];
+    const BUILDS: [&str; 14] =
+        ["dbg", "debug", "static", "dm", "d", "t", "m", "rs", "nox", "gtk", "tiny", "basic", "nogui", "intel64"];
+    let mut name = without_exe(name);
+    for build in BUILDS {
+        let Some(rest) = name.strip_suffix(build) else { continue };
+        // `python3.8d`, `python3-dbg`, `vim.tiny`; but `sed` ends in no build's letter.
+        let whole = rest.trim_end_matches(['-', '.']);
+        if !whole.is_empty() && (whole.len() < rest.len() || whole.ends_with(|last: char| last.is_ascii_digit())) {
+            name = whole;
+            break;
+        }
+    }
+    match name.strip_prefix('g') {
+        Some(plain) if GNU.contains(&plain) || matches!(plain, "timeout" | "xargs") => plain,
+        _ => name,
+    }
+}
+
+/// Some systems run `NAME.exe` where `NAME` is asked for.
+pub(super) fn without_exe(name: &str) -> &str {
+    match name.len().checked_sub(4).and_then(|at| name.split_at_checked(at)) {
+        Some((stem, end)) if !stem.is_empty() && end.eq_ignore_ascii_case(".exe") => stem,
+        _ => name,
+    }
 }
 
 /// The last part of a program's path.
@@ -170,7 +255,12 @@ pub(super) fn leaves_open(words: &[String]) -> Option<&str> {
         Starter::Find | Starter::Script | Starter::Callback | Starter::Alias | Starter::Declaration => {
             return Some(name);
         }
-        Starter::Shell { .. } | Starter::Interpreter => return (!names_script(tail)).then_some(name),
+        Starter::Shell { .. } => return (!names_script(tail, true)).then_some(name),
+        Starter::Interpreter => {
+            let known = without_version(known_name(name));
+            let is_settled = !reads_on(known) && names_script(tail, matches!(known, "python" | "pypy"));
+            return (!is_settled).then_some(name);
+        }
         Starter::Wrapper { operands } => operands,
         Starter::Feeder => 0,
     };
@@ -205,16 +295,56 @@ fn wrapped_leaves_open<'w>(name: &'w str, tail: &'w [String], operands: usize) -
     None
 }
 
-/// Whether the words behind a shell or an interpreter hold its script, or the file with it.
-fn names_script(words: &[String]) -> bool {
+/// Interpreters and editors that go on to read options, scripts or commands behind their script.
+pub(super) fn reads_on(known: &str) -> bool {
+    matches!(
+        known,
+        "awk"
+            | "gawk"
+            | "mawk"
+            | "nawk"
+            | "gdb"
+            | "lldb"
+            | "m4"
+            | "sbcl"
+            | "ghci"
+            | "ghc"
+            | "erl"
+            | "iex"
+            | "R"
+            | "octave"
+            | "jshell"
+            | "clojure"
+            | "emacs"
+            | "emacsclient"
+            | "vim"
+            | "vi"
+            | "nvim"
+            | "view"
+            | "ex"
+            | "vimdiff"
+            | "gvim"
+            | "rvim"
+            | "ed"
+            | "gnuplot"
+            | "dc"
+            | "bpftrace"
+            | "stap"
+            | "ocaml"
+    )
+}
+
+/// Whether the words behind a shell or an interpreter hold its script, or the file with it, and what follows is for the
+/// script. `ends_with_script`: nothing behind a script among the options (`-c`, `-m`) is an option.
+fn names_script(words: &[String], ends_with_script: bool) -> bool {
     let mut words = words.iter();
     while let Some(word) = words.next() {
         if !word.starts_with(['-', '+']) {
             return true;
         }
-        let takes_script = !word.starts_with("--") && word.ends_with(['c', 'e', 'm']);
-        // Behind any other option the next word may be its value.
-        if words.next().is_some() && takes_script {
+        let takes_script = ends_with_script && !word.starts_with("--") && word.ends_with(['c', 'm']);
+        // Behind any other option the next word may be its value; and `bash -c -l` awaits its script still.
+        if words.next().is_some_and(|next| !next.starts_with(['-', '+'])) && takes_script {
             return true;
         }
     }
@@ -266,14 +396,14 @@ mod tests {
             ("hyperfine", Some("hyperfine")),
             ("tmux new", Some("tmux")),
             ("screen", Some("screen")),
-            ("git", None),
+            ("git", Some("git")),
             ("git status", None),
             ("git -c", Some("git")),
             ("git -C x --config-env", Some("git")),
-            ("git bisect", None),
+            ("git bisect", Some("git")),
             ("git bisect run", Some("git")),
-            ("git bisect run sh", Some("sh")),
-            ("git bisect run make", None),
+            ("git bisect run sh", Some("git")),
+            ("git bisect run make", Some("git")),
             ("git submodule foreach --recursive", Some("git")),
             ("cargo --config", Some("cargo")),
             ("cargo run", None),
@@ -311,12 +441,183 @@ mod tests {
             ("elixir -e", Some("elixir")),
             ("osh", Some("osh")),
             ("rc -c", Some("rc")),
+            ("bash -c -l", Some("bash")),
+            ("perl -e 1", Some("perl")),
+            ("perl x.pl", None),
+            ("node -e 1", Some("node")),
+            ("awk {print}", Some("awk")),
+            ("gdb x", Some("gdb")),
+            ("vim x", Some("vim")),
             ("cargo", None),
             ("cargo test", None),
             ("", None),
         ] {
             let words: Vec<String> = line.split_whitespace().map(str::to_owned).collect();
             assert_eq!(leaves_open(&words), expected, "{line}");
+        }
+    }
+
+    fn open_word(line: &str) -> Option<String> {
+        let words: Vec<String> = line.split_whitespace().map(str::to_owned).collect();
+        leaves_open(&words).map(str::to_owned)
+    }
+
+    #[test]
+    fn options_behind_a_beginning_may_name_another_program() {
+        for line in [
+            "tar",
+            "tar xf",
+            "gtar cf",
+            "bsdtar",
+            "sed",
+            "sed -n",
+            "gsed s/a/b/",
+            "make",
+            "make test",
+            "gmake",
+            "ninja",
+            "rg",
+            "rg foo",
+            "rsync -a",
+            "split x",
+            "sort",
+            "less",
+            "man ls",
+            "gcc x.c",
+            "scp a",
+            "zip a",
+            "sqlite3 db",
+            "cmake --build build",
+            "timeout 5 make",
+            "env A=1 tar xf",
+            "nice rg",
+            "find .",
+            "xargs ls -e sh",
+        ] {
+            let expected = !matches!(line, "xargs ls -e sh");
+            assert_eq!(open_word(line).is_some(), expected, "{line}");
+        }
+        for line in ["cargo", "go test", "ls", "grep -r", "cat", "wc -l", "npm test", "pytest -q", "jq .", "head"] {
+            assert_eq!(open_word(line), None, "{line}");
+        }
+    }
+
+    #[test]
+    fn a_beginning_of_git_is_its_subcommand() {
+        for line in [
+            "git",
+            "git -C .",
+            "git --no-pager log",
+            "git -c a.b=c status",
+            "git --git-dir=x status",
+            "git submodule",
+            "git submodule foreach",
+            "git rebase",
+            "git rebase -i",
+            "git bisect",
+            "git bisect run make",
+            "git config",
+            "git filter-branch",
+            "git difftool",
+            "git mergetool",
+            "git grep",
+            "git fetch",
+            "git pull",
+            "git push",
+            "git push origin",
+            "git clone",
+            "git ls-remote",
+            "git archive",
+            "git init",
+            "git submodule--helper",
+            "/usr/bin/git -p",
+            "git.exe -C",
+            "env A=1 git",
+            "git for-each-repo",
+            "git merge-index",
+        ] {
+            assert!(open_word(line).is_some(), "{line}");
+        }
+        for line in
+            ["git status", "git log --oneline", "git diff", "git add", "git commit -m", "git show", "git.exe log"]
+        {
+            assert_eq!(open_word(line), None, "{line}");
+        }
+    }
+
+    #[test]
+    fn programs_are_known_by_other_names() {
+        for (name, expected) in [
+            ("bash.exe", "bash"),
+            ("BASH.EXE", "BASH"),
+            ("git.exe", "git"),
+            ("python3-dbg", "python3"),
+            ("python3.12d", "python3.12"),
+            ("bash-static", "bash"),
+            ("busybox.static", "busybox"),
+            ("vim.tiny", "vim"),
+            ("sudo-rs", "sudo"),
+            ("gtar", "tar"),
+            ("gsed", "sed"),
+            ("gxargs", "xargs"),
+            ("gmake", "make"),
+            ("sed", "sed"),
+            ("fd", "fd"),
+            ("m4", "m4"),
+            ("ts", "ts"),
+            (".exe", ".exe"),
+            ("é.exe", "é"),
+            ("", ""),
+            ("node-gyp", "node-gyp"),
+            ("bash-language-server", "bash-language-server"),
+        ] {
+            assert_eq!(known_name(name), expected, "{name}");
+        }
+    }
+
+    #[test]
+    fn starters_of_all_kinds_are_known() {
+        for name in [
+            "ccache",
+            "chronic",
+            "choom",
+            "torsocks",
+            "sshpass",
+            "aa-exec",
+            "mpirun",
+            "mpiexec",
+            "srun",
+            "run-parts",
+            "micromamba",
+            "ipython",
+            "ipython3",
+            "emacs",
+            "nvim",
+            "vim",
+            "vi",
+            "java",
+            "swift",
+            "bash.exe",
+            "python3-dbg",
+            "python3.12-dbg",
+            "coreutils",
+            "proxychains4",
+            "setuidgid",
+            "genv",
+            "gtimeout",
+            "gfind",
+            "lua5.4",
+            "ruby3.1",
+            "perl5.36.0",
+            "zsh-static",
+            "sh.exe",
+            "env.exe",
+        ] {
+            assert!(is_starter(name), "{name}");
+            assert!(open_word(name).is_some(), "{name}");
+        }
+        for name in ["git", "make", "cargo", "ls", "node-gyp", "rc-service", "time-it"] {
+            assert!(!is_starter(name), "{name}");
         }
     }
 }

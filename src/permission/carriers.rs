@@ -73,12 +73,11 @@ pub(super) fn starting_options(name: &str) -> StartingOptions {
         "install" => (&["--strip-program"], &[]),
         "sdiff" | "diff3" => (&["--diff-program"], &[]),
         "svn" => (&["--diff-cmd", "--diff3-cmd", "--editor-cmd"], &["--config-option"]),
-        "hg" => (&[], &["--config"]),
         "apt" | "apt-get" => (&[], &["-o", "--option"]),
         "dpkg" => (&["--pre-invoke", "--post-invoke"], &[]),
         "helm" => (&["--post-renderer"], &[]),
         "rpm" | "rpmbuild" => (&["--pipe"], &["-E", "--eval", "-D", "--define"]),
-        "cargo" => (&[], &["--config"]),
+        "cargo" | "hg" => (&[], &["--config"]),
         _ => (&[], &[]),
     };
     StartingOptions { lines, texts }
@@ -110,81 +109,25 @@ pub(super) fn starting_options_of_git(subcommand: &str) -> StartingOptions {
 /// Whether some word behind the program's name may make it start any other. Programs that run what the project holds
 /// are not meant, though an option of theirs may do so as well.
 pub(super) fn may_start_any(name: &str) -> bool {
+    const OTHERS: &str = "sed ninja cmake ctest just rake scons ant less more most mail mutt socat openvpn nmap at batch \
+        crontab clang clang++ tex latex pdftex pdflatex xelatex lualatex latexmk gs sqlite3 psql mysql \
+        mariadb ftp ansible";
     if matches!(name, "cargo" | "go") {
         return false;
     }
     let options = starting_options(name);
-    !(options.lines.is_empty() && options.texts.is_empty())
-        || matches!(
-            name,
-            "sed"
-                | "ninja"
-                | "cmake"
-                | "ctest"
-                | "just"
-                | "rake"
-                | "scons"
-                | "ant"
-                | "less"
-                | "more"
-                | "most"
-                | "mail"
-                | "mutt"
-                | "socat"
-                | "openvpn"
-                | "nmap"
-                | "at"
-                | "batch"
-                | "crontab"
-                | "clang"
-                | "clang++"
-                | "tex"
-                | "latex"
-                | "pdftex"
-                | "pdflatex"
-                | "xelatex"
-                | "lualatex"
-                | "latexmk"
-                | "gs"
-                | "sqlite3"
-                | "psql"
-                | "mysql"
-                | "mariadb"
-                | "ftp"
-                | "ansible"
-        )
+    !(options.lines.is_empty() && options.texts.is_empty()) || OTHERS.split_whitespace().any(|known| known == name)
 }
 
 /// Whether the words behind git's name leave open what it runs: it is told by anything but a subcommand first, or that
 /// subcommand runs what it is given, or takes an option that names a program.
 pub(super) fn git_leaves_open(tail: &[String]) -> bool {
+    const RUNNING: &str = "submodule bisect config mergetool merge-index for-each-repo init hook remote-ext send-email svn \
+        p4 daemon instaweb web help upload-pack shell credential maintenance";
     let Some(subcommand) = tail.first().filter(|word| !word.starts_with('-')) else { return true };
     // `submodule--helper` is a part of `submodule`.
     let subcommand = subcommand.split_once("--").map_or(subcommand.as_str(), |(name, _)| name);
-    !starting_options_of_git(subcommand).lines.is_empty()
-        || matches!(
-            subcommand,
-            "submodule"
-                | "bisect"
-                | "config"
-                | "mergetool"
-                | "merge-index"
-                | "for-each-repo"
-                | "init"
-                | "hook"
-                | "remote-ext"
-                | "send-email"
-                | "svn"
-                | "p4"
-                | "daemon"
-                | "instaweb"
-                | "web"
-                | "help"
-                | "upload-pack"
-                | "shell"
-                | "credential"
-                | "maintenance"
-        )
+    !starting_options_of_git(subcommand).lines.is_empty() || RUNNING.split_whitespace().any(|known| known == subcommand)
 }
 
 /// Whether git runs what this setting holds, or reads from there what it runs.
@@ -237,5 +180,6 @@ pub(super) fn is_run_by_git(key: &str) -> bool {
 
 /// Whether this setting, in small letters, names a file or folder in which git finds what it runs.
 pub(super) fn is_read_by_git(key: &str) -> bool {
-    matches!(key, "core.hookspath" | "init.templatedir") || (key.starts_with("include") && key.ends_with(".path"))
+    matches!(key, "core.hookspath" | "init.templatedir")
+        || (key.starts_with("include") && key.rsplit('.').next() == Some("path"))
 }

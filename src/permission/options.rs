@@ -34,14 +34,14 @@ fn grammar_of(program: &str) -> Option<Grammar> {
         "flock" => ("snueFxo", "wE", &["--shared", "--nonblock", "--exclusive", "--timeout", "--close"]),
         "chroot" => ("", "", &["--userspec", "--groups", "--skip-chdir"]),
         "taskset" => ("c", "", &["--cpu-list"]),
-        "ccache" | "sccache" | "distcc" | "torify" | "ifne" | "fakechroot" => ("", "", &[]),
         "chronic" => ("ve", "", &[]),
         "choom" => ("", "np", &["--adjust", "--pid"]),
         "torsocks" => ("qdi", "upaP", &["--quiet", "--debug", "--isolate", "--user", "--pass", "--address", "--port"]),
         "proxychains" | "proxychains4" => ("q", "f", &[]),
         "sshpass" => ("ev", "fdpP", &[]),
         "aa-exec" => ("divh", "pn", &["--debug", "--immediate", "--verbose", "--profile", "--namespace"]),
-        "nohup" | "builtin" | "busybox" | "toybox" | "repeat" | "linux32" | "linux64" => ("", "", &[]),
+        "nohup" | "builtin" | "busybox" | "toybox" | "repeat" | "linux32" | "linux64" | "ccache" | "sccache"
+        | "distcc" | "torify" | "ifne" | "fakechroot" => ("", "", &[]),
         _ => return None,
     };
     Some(Grammar { flags, valued, long })

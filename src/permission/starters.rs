@@ -39,91 +39,7 @@ pub(super) fn starter_of(name: &str) -> Option<Starter> {
 
 fn exact_starter_of(name: &str) -> Option<Starter> {
     let starter = match name {
-        "env"
-        | "nice"
-        | "nohup"
-        | "sudo"
-        | "doas"
-        | "stdbuf"
-        | "setsid"
-        | "time"
-        | "ionice"
-        | "command"
-        | "exec"
-        | "builtin"
-        | "busybox"
-        | "toybox"
-        | "unshare"
-        | "nsenter"
-        | "strace"
-        | "ltrace"
-        | "valgrind"
-        | "fakeroot"
-        | "eatmydata"
-        | "systemd-run"
-        | "setpriv"
-        | "prlimit"
-        | "catchsegv"
-        | "unbuffer"
-        | "rlwrap"
-        | "proot"
-        | "bwrap"
-        | "firejail"
-        | "caffeinate"
-        | "pkexec"
-        | "run0"
-        | "capsh"
-        | "linux32"
-        | "linux64"
-        | "dbus-run-session"
-        | "xvfb-run"
-        | "start-stop-daemon"
-        | "script"
-        | "su"
-        | "runuser"
-        | "gosu"
-        | "su-exec"
-        | "repeat"
-        | "ccache"
-        | "sccache"
-        | "distcc"
-        | "chronic"
-        | "choom"
-        | "torsocks"
-        | "torify"
-        | "proxychains"
-        | "proxychains4"
-        | "sshpass"
-        | "aa-exec"
-        | "mpirun"
-        | "mpiexec"
-        | "orterun"
-        | "srun"
-        | "run-parts"
-        | "coreutils"
-        | "ifne"
-        | "setuidgid"
-        | "s6-setuidgid"
-        | "envdir"
-        | "pidproxy"
-        | "heaptrack"
-        | "rr"
-        | "uftrace"
-        | "systemd-inhibit"
-        | "gnome-session-inhibit"
-        | "fakechroot"
-        | "ssh-agent"
-        | "dbus-launch"
-        | "sg"
-        | "nsjail"
-        | "minijail0"
-        | "xterm" => Starter::Wrapper { operands: operands_of(name) },
-        "timeout" | "chroot" | "flock" | "taskset" | "chrt" | "chpst" | "softlimit" => Starter::Wrapper { operands: 1 },
         "xargs" => Starter::Feeder,
-        "tini" | "dumb-init" | "numactl" | "arch" | "watchexec" | "entr" | "cpulimit" | "cgexec" | "catatonit" => {
-            Starter::Wrapper { operands: 0 }
-        }
-        "faketime" | "setarch" | "nix-shell" => Starter::Wrapper { operands: 1 },
         "eval" | "trap" | "watch" | "ssh" | "parallel" | "hyperfine" | "tmux" | "screen" => Starter::Script,
         "mapfile" | "readarray" | "complete" | "compgen" | "bind" | "bindkey" | "fc" | "hash" | "emulate" | "sched"
         | "enable" | "zle" => Starter::Callback,
@@ -131,6 +47,8 @@ fn exact_starter_of(name: &str) -> Option<Starter> {
         "find" | "fd" | "fdfind" => Starter::Find,
         "alias" => Starter::Alias,
         "source" | "." => Starter::Shell { is_posix: true },
+        _ if holds(WRAPPERS, name) => Starter::Wrapper { operands: 0 },
+        _ if holds(WRAPPERS_WITH_OPERAND, name) => Starter::Wrapper { operands: 1 },
         _ if POSIX_SHELLS.contains(&without_version(name)) => Starter::Shell { is_posix: true },
         _ if OTHER_SHELLS.contains(&without_version(name)) => Starter::Shell { is_posix: false },
         // The loader starts the program that it is given.
@@ -143,8 +61,21 @@ fn exact_starter_of(name: &str) -> Option<Starter> {
     Some(starter)
 }
 
-fn operands_of(name: &str) -> usize {
-    usize::from(matches!(name, "gosu" | "su-exec" | "repeat" | "setuidgid" | "s6-setuidgid" | "envdir" | "sg"))
+/// The command stands behind their options.
+const WRAPPERS: &str = "env nice nohup sudo doas stdbuf setsid time ionice command exec builtin busybox toybox unshare \
+    nsenter strace ltrace valgrind fakeroot eatmydata systemd-run setpriv prlimit catchsegv unbuffer \
+    rlwrap proot bwrap firejail caffeinate pkexec run0 capsh linux32 linux64 dbus-run-session xvfb-run \
+    start-stop-daemon script su runuser ccache sccache distcc chronic choom torsocks torify proxychains \
+    proxychains4 sshpass aa-exec mpirun mpiexec orterun srun run-parts coreutils ifne pidproxy heaptrack \
+    rr uftrace systemd-inhibit gnome-session-inhibit fakechroot ssh-agent dbus-launch nsjail minijail0 \
+    xterm tini dumb-init numactl arch watchexec entr cpulimit cgexec catatonit";
+
+/// One word of their own stands before the command.
+const WRAPPERS_WITH_OPERAND: &str = "gosu su-exec repeat setuidgid s6-setuidgid envdir sg timeout chroot flock taskset chrt chpst \
+    softlimit faketime setarch nix-shell";
+
+fn holds(names: &str, name: &str) -> bool {
+    names.split_whitespace().any(|known| known == name)
 }
 
 const POSIX_SHELLS: [&str; 13] =
@@ -352,272 +283,4 @@ fn names_script(words: &[String], ends_with_script: bool) -> bool {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn bare_starters_leave_open_what_is_run() {
-        for (line, expected) in [
-            ("sh", Some("sh")),
-            ("bash -c", Some("bash")),
-            ("bash -lc", Some("bash")),
-            ("bash -c ls", None),
-            ("sh test.sh", None),
-            ("/usr/bin/python3.12", Some("python3.12")),
-            ("python3 -m", Some("python3")),
-            ("python3 -m pytest", None),
-            ("env", Some("env")),
-            ("env A=1 B=2", Some("env")),
-            ("env A=1 cargo", None),
-            ("env bash", Some("bash")),
-            ("sudo -n", Some("sudo")),
-            ("timeout 5", Some("timeout")),
-            ("timeout -k 5 10", Some("timeout")),
-            ("timeout -k 5 10 cargo", None),
-            ("sudo -n -u root", Some("sudo")),
-            ("sudo -u root cargo", None),
-            ("bash -o pipefail", Some("bash")),
-            ("bash -o pipefail -c ls", None),
-            ("timeout 5 cargo", None),
-            ("nohup nice", Some("nice")),
-            ("xargs", Some("xargs")),
-            ("find .", Some("find")),
-            ("npx", Some("npx")),
-            ("npx eslint", None),
-            ("setarch x86_64", Some("setarch")),
-            ("/lib64/ld-linux-x86-64.so.2", Some("ld-linux-x86-64.so.2")),
-            ("numactl -N 0", Some("numactl")),
-            ("tini --", Some("tini")),
-            ("faketime now", Some("faketime")),
-            ("faketime now ls", None),
-            ("perf stat", Some("perf")),
-            ("perf stat ls", None),
-            ("perf report", None),
-            ("hyperfine", Some("hyperfine")),
-            ("tmux new", Some("tmux")),
-            ("screen", Some("screen")),
-            ("git", Some("git")),
-            ("git status", None),
-            ("git -c", Some("git")),
-            ("git -C x --config-env", Some("git")),
-            ("git bisect", Some("git")),
-            ("git bisect run", Some("git")),
-            ("git bisect run sh", Some("git")),
-            ("git bisect run make", Some("git")),
-            ("git submodule foreach --recursive", Some("git")),
-            ("cargo --config", Some("cargo")),
-            ("cargo run", None),
-            ("docker", Some("docker")),
-            ("docker exec", Some("docker")),
-            ("docker exec box", Some("docker")),
-            ("docker exec box sh", Some("sh")),
-            ("docker exec box ls", None),
-            ("docker ps", None),
-            ("podman run", Some("podman")),
-            ("kubectl exec", Some("kubectl")),
-            ("npm exec", Some("npm")),
-            ("npm exec -- eslint", None),
-            ("npm test", None),
-            ("npm run lint", None),
-            ("pnpm dlx", Some("pnpm")),
-            ("yarn exec", Some("yarn")),
-            ("bunx", Some("bunx")),
-            ("bun run", Some("bun")),
-            ("deno run", Some("deno")),
-            ("uv", Some("uv")),
-            ("uv run", Some("uv")),
-            ("uv run python", Some("python")),
-            ("uv run pytest", None),
-            ("uv sync", None),
-            ("pipx run", Some("pipx")),
-            ("poetry run", Some("poetry")),
-            ("bundle exec", Some("bundle")),
-            ("mise exec", Some("mise")),
-            ("rustup run stable", Some("rustup")),
-            ("julia", Some("julia")),
-            ("Rscript", Some("Rscript")),
-            ("Rscript x.R", None),
-            ("m4", Some("m4")),
-            ("elixir -e", Some("elixir")),
-            ("osh", Some("osh")),
-            ("rc -c", Some("rc")),
-            ("bash -c -l", Some("bash")),
-            ("perl -e 1", Some("perl")),
-            ("perl x.pl", None),
-            ("node -e 1", Some("node")),
-            ("awk {print}", Some("awk")),
-            ("gdb x", Some("gdb")),
-            ("vim x", Some("vim")),
-            ("cargo", None),
-            ("cargo test", None),
-            ("", None),
-        ] {
-            let words: Vec<String> = line.split_whitespace().map(str::to_owned).collect();
-            assert_eq!(leaves_open(&words), expected, "{line}");
-        }
-    }
-
-    fn open_word(line: &str) -> Option<String> {
-        let words: Vec<String> = line.split_whitespace().map(str::to_owned).collect();
-        leaves_open(&words).map(str::to_owned)
-    }
-
-    #[test]
-    fn options_behind_a_beginning_may_name_another_program() {
-        for line in [
-            "tar",
-            "tar xf",
-            "gtar cf",
-            "bsdtar",
-            "sed",
-            "sed -n",
-            "gsed s/a/b/",
-            "make",
-            "make test",
-            "gmake",
-            "ninja",
-            "rg",
-            "rg foo",
-            "rsync -a",
-            "split x",
-            "sort",
-            "less",
-            "man ls",
-            "gcc x.c",
-            "scp a",
-            "zip a",
-            "sqlite3 db",
-            "cmake --build build",
-            "timeout 5 make",
-            "env A=1 tar xf",
-            "nice rg",
-            "find .",
-            "xargs ls -e sh",
-        ] {
-            let expected = !matches!(line, "xargs ls -e sh");
-            assert_eq!(open_word(line).is_some(), expected, "{line}");
-        }
-        for line in ["cargo", "go test", "ls", "grep -r", "cat", "wc -l", "npm test", "pytest -q", "jq .", "head"] {
-            assert_eq!(open_word(line), None, "{line}");
-        }
-    }
-
-    #[test]
-    fn a_beginning_of_git_is_its_subcommand() {
-        for line in [
-            "git",
-            "git -C .",
-            "git --no-pager log",
-            "git -c a.b=c status",
-            "git --git-dir=x status",
-            "git submodule",
-            "git submodule foreach",
-            "git rebase",
-            "git rebase -i",
-            "git bisect",
-            "git bisect run make",
-            "git config",
-            "git filter-branch",
-            "git difftool",
-            "git mergetool",
-            "git grep",
-            "git fetch",
-            "git pull",
-            "git push",
-            "git push origin",
-            "git clone",
-            "git ls-remote",
-            "git archive",
-            "git init",
-            "git submodule--helper",
-            "/usr/bin/git -p",
-            "git.exe -C",
-            "env A=1 git",
-            "git for-each-repo",
-            "git merge-index",
-        ] {
-            assert!(open_word(line).is_some(), "{line}");
-        }
-        for line in
-            ["git status", "git log --oneline", "git diff", "git add", "git commit -m", "git show", "git.exe log"]
-        {
-            assert_eq!(open_word(line), None, "{line}");
-        }
-    }
-
-    #[test]
-    fn programs_are_known_by_other_names() {
-        for (name, expected) in [
-            ("bash.exe", "bash"),
-            ("BASH.EXE", "BASH"),
-            ("git.exe", "git"),
-            ("python3-dbg", "python3"),
-            ("python3.12d", "python3.12"),
-            ("bash-static", "bash"),
-            ("busybox.static", "busybox"),
-            ("vim.tiny", "vim"),
-            ("sudo-rs", "sudo"),
-            ("gtar", "tar"),
-            ("gsed", "sed"),
-            ("gxargs", "xargs"),
-            ("gmake", "make"),
-            ("sed", "sed"),
-            ("fd", "fd"),
-            ("m4", "m4"),
-            ("ts", "ts"),
-            (".exe", ".exe"),
-            ("é.exe", "é"),
-            ("", ""),
-            ("node-gyp", "node-gyp"),
-            ("bash-language-server", "bash-language-server"),
-        ] {
-            assert_eq!(known_name(name), expected, "{name}");
-        }
-    }
-
-    #[test]
-    fn starters_of_all_kinds_are_known() {
-        for name in [
-            "ccache",
-            "chronic",
-            "choom",
-            "torsocks",
-            "sshpass",
-            "aa-exec",
-            "mpirun",
-            "mpiexec",
-            "srun",
-            "run-parts",
-            "micromamba",
-            "ipython",
-            "ipython3",
-            "emacs",
-            "nvim",
-            "vim",
-            "vi",
-            "java",
-            "swift",
-            "bash.exe",
-            "python3-dbg",
-            "python3.12-dbg",
-            "coreutils",
-            "proxychains4",
-            "setuidgid",
-            "genv",
-            "gtimeout",
-            "gfind",
-            "lua5.4",
-            "ruby3.1",
-            "perl5.36.0",
-            "zsh-static",
-            "sh.exe",
-            "env.exe",
-        ] {
-            assert!(is_starter(name), "{name}");
-            assert!(open_word(name).is_some(), "{name}");
-        }
-        for name in ["git", "make", "cargo", "ls", "node-gyp", "rc-service", "time-it"] {
-            assert!(!is_starter(name), "{name}");
-        }
-    }
-}
+mod tests;

@@ -5,7 +5,7 @@ use std::path::Path;
 use super::command::depends_on_folder;
 use super::judge::{Question, Verdict, judge};
 use super::layers::Rules;
-use super::starters::leaves_open;
+use super::starters::{is_starter, leaves_open, program_name};
 use super::{Access, CommandAccess, Rule, path};
 use crate::config::Run;
 use crate::session::record::Scope;
@@ -102,7 +102,7 @@ fn why_no_rule(command: &CommandAccess) -> Option<&'static str> {
 
 /// A shell, an interpreter or a wrapper with nothing behind its name.
 fn is_bare_starter(argv: &[String]) -> bool {
-    argv.len() == 1 && leaves_open(argv).is_some()
+    matches!(argv, [program] if is_starter(program_name(program)))
 }
 
 /// Whether the call would pass once `granted` were stored in the layer of `scope`: then the grant settles it too.
@@ -274,6 +274,17 @@ mod tests {
         ] {
             assert_eq!(prefix(line, count).unwrap_err(), expected);
         }
+        for (line, count) in [
+            ("git status", 1),
+            ("git -C . log", 3),
+            ("git --no-pager log", 3),
+            ("git -c a.b=c status", 3),
+            ("make test", 2),
+        ] {
+            assert!(prefix(line, count).unwrap_err().contains("so they would allow anything"), "{line}");
+            assert!(suggested("command", &[Access::Command(command(line))]).is_some(), "{line}");
+        }
+        assert!(prefix("git status -s", 2).is_ok());
         let fed = Access::Command(CommandAccess { stdin: true, ..command("cat x") });
         assert_eq!(suggest_prefix(&[fed], 1).unwrap_err(), "no rule can allow a command that is given input");
         assert!(suggest_prefix(&[Access::Tool], 1).is_err());

@@ -2,14 +2,16 @@
 //!
 //! For rules that deny. It errs towards finding too much; what it gives up on counts as "anything".
 
+mod carried;
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::options::{
-    has_grammar, is_run_later, is_shell_flag, is_understood, is_understood_by_shell, may_be_long_line_option,
-    possible_programs, split_for_env,
+    has_grammar, hides_programs_from_view, is_run_later, is_shell_flag, is_understood, is_understood_by_shell,
+    may_be_long_line_option, possible_programs, split_for_env,
 };
 use super::script::{SCRIPT_BYTES_MAX, Word, is_assignment, simple_commands};
-use super::starters::{Starter, program_name, runs_behind, starter_of};
+use super::starters::{Starter, known_name, program_name, reads_on, starter_of};
 
 const COMMANDS_MAX: usize = 4096;
 const DEPTH_MAX: u32 = 16;
@@ -129,8 +131,14 @@ impl Hidden {
 
     fn look_into(&mut self, found: Found) {
         let Some(Word::Known(program)) = self.lists[found.list].get(found.start) else { return };
-        let name = program_name(program).to_owned();
-        let Some(starter) = starter_of(&name) else { return self.look_behind_runner(found, &name) };
+        let first = Word::Known(program.clone());
+        let name = known_name(program_name(program)).to_owned();
+        // A command that was meant for a shell, as `["A=b", "rm"]`.
+        if is_assignment(&first) {
+            self.look_into_value(found, found.start);
+            self.add(Found { start: found.start + 1, depth: found.depth + 1, ..found });
+        }
+        let Some(starter) = starter_of(&name) else { return self.look_into_carrier(found, &name) };
         match starter {
             Starter::Wrapper { operands } => self.look_behind_wrapper(found, &name, operands),
             Starter::Feeder => self.look_behind_wrapper(Found { is_open: true, ..found }, &name, 0),
@@ -146,7 +154,7 @@ impl Hidden {
             // A program in its words is no shell's; that a denied word stands there has to do.
             Starter::Interpreter => {
                 let first = self.lists[found.list].get(found.start + 1);
-                if name.ends_with("awk") || matches!(first, Some(Word::Known(word)) if word.starts_with('-')) {
+                if reads_on(&name) || matches!(first, Some(Word::Known(word)) if word.starts_with('-')) {
                     self.doubt_known(found);
                 }
             }
@@ -211,50 +219,11 @@ impl Hidden {
         }
     }
 
-    /// `docker exec`, `npx`, `git bisect run` and their like: behind these words any word may be the program.
-    fn look_behind_runner(&mut self, found: Found, name: &str) {
-        let tail = &self.lists[found.list][found.start + 1..];
-        let is_first = |wanted: &str| {
-            let mut words = wanted.split_whitespace();
-            let Some(first) = words.next() else { return Some(0) };
-            let at = tail.iter().position(|word| matches!(word, Word::Known(text) if text == first))?;
-            let second = words.next();
-            let next = tail.get(at + 1);
-            let fits = second.is_none_or(|second| matches!(next, Some(Word::Known(text)) if text == second));
-            fits.then_some(at + 1)
-        };
-        let starts = runs_behind(name).iter().filter_map(|(wanted, _)| is_first(wanted)).min();
-        if let Some(at) = starts {
-            self.doubt_known(Found { start: found.start + at, ..found });
-        }
-        self.look_into_git_settings(found, name);
-    }
-
-    /// `git -c alias.x='!rm x' x`
-    fn look_into_git_settings(&mut self, found: Found, name: &str) {
-        if name != "git" {
-            return;
-        }
-        let tail = self.lists[found.list][found.start + 1..].to_vec();
-        let mut words = tail.iter();
-        while let Some(Word::Known(option)) = words.next() {
-            match option.as_str() {
-                "-c" => {
-                    let Some(setting) = words.next() else { return };
-                    self.lists.push(vec![setting.clone()]);
-                    self.doubts.insert(self.lists.len() - 1, 0);
-                }
-                "-C" | "--git-dir" | "--work-tree" | "--namespace" => drop(words.next()),
-                option if option.starts_with('-') => {}
-                _ => return,
-            }
-        }
-    }
-
     /// A variable that programs run: `EDITOR=rm`, `BASH_ENV=x`, a function that is passed on.
     fn look_into_value(&mut self, found: Found, at: usize) {
         let Word::Known(text) = &self.lists[found.list][at] else { return };
         let Some((name, value)) = text.split_once('=') else { return };
+        self.may_be_anything |= hides_programs_from_view(name, value);
         if is_run_later(name) || name.starts_with("BASH_FUNC_") || name.starts_with("GIT_") {
             let value = Word::Known(value.to_owned());
             self.add_script(Found { is_open: true, ..found }, &value);

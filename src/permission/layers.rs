@@ -9,7 +9,7 @@ use anyhow::Result;
 use super::Rule;
 use super::file::{self, RulesFile};
 use super::path::RulePath;
-use super::starters::{has_subcommands, leaves_open, program_name};
+use super::starters::{has_subcommands, is_starter, leaves_open, program_name};
 use crate::config::Trust;
 use crate::session::folder::SessionFolder;
 use crate::session::record::{RuleMatch, Scope};
@@ -200,8 +200,8 @@ pub fn breadth_warning(rule: &Rule) -> Option<String> {
 fn shell_word(words: &[String]) -> Option<&str> {
     const OPERATORS: [&str; 9] = ["&&", "||", "|", ";", "&", ">", ">>", "<", "*"];
     // After `sh -c` and the like a word may hold anything.
-    let is_meant = leaves_open(&words[..words.len().min(1)]).is_some()
-        && !words.first().is_some_and(|program| has_subcommands(program_name(program)));
+    let program = words.first().map(|program| program_name(program));
+    let is_meant = program.is_some_and(|program| is_starter(program) && !has_subcommands(program));
     let odd = |word: &&str| OPERATORS.contains(word) || word.ends_with(":*");
     words.iter().map(String::as_str).find(odd).filter(|_| !is_meant)
 }
@@ -369,6 +369,12 @@ mod tests {
             ("command:sudo", true, Some("allows whatever `sudo` is told to run")),
             ("command:sudo", false, None),
             ("command:cargo", true, None),
+            ("command:git", true, Some("allows whatever `git` is told to run")),
+            ("command:git", false, None),
+            ("command:git status", true, None),
+            ("command:tar", true, Some("allows whatever `tar` is told to run")),
+            ("command:make *", true, Some("so `*` stands for itself alone")),
+            (r#"{"type":"command","args":["git"]}"#, true, None),
             (r#"{"type":"command","args_prefix":[]}"#, true, Some("allows every command")),
             ("tool:*", true, Some("allows calls of every tool")),
             ("tool:fs__*", true, None),

@@ -3,6 +3,7 @@
 //! The judge is a pure function of what a call would touch ([`Access`]) and the rules as one list. Asking a person, and
 //! the [`crate::call::decided::Permit`] that running needs, live in `call`.
 
+mod carriers;
 mod command;
 pub mod file;
 pub mod grant;

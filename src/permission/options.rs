@@ -2,6 +2,7 @@
 //!
 //! For rules that deny. What is not listed here is no error: it is in doubt, and then every word counts.
 
+use super::carriers::is_run_by_git;
 use super::script::Word;
 
 /// The options of one program.
@@ -16,11 +17,9 @@ fn grammar_of(program: &str) -> Option<Grammar> {
     let (flags, valued, long): (_, _, &'static [&'static str]) = match program {
         "env" => ("i0v", "uC", &["--ignore-environment", "--null", "--debug", "--unset", "--chdir"]),
         "nice" => ("0123456789", "n", &["--adjustment"]),
-        "timeout" | "gtimeout" => {
-            ("vfp", "ks", &["--preserve-status", "--foreground", "--verbose", "--kill-after", "--signal"])
-        }
+        "timeout" => ("vfp", "ks", &["--preserve-status", "--foreground", "--verbose", "--kill-after", "--signal"]),
         "stdbuf" => ("", "ioe", &["--input", "--output", "--error"]),
-        "xargs" | "gxargs" => (
+        "xargs" => (
             "0rtpx",
             "nPILsdEa",
             &["--null", "--no-run-if-empty", "--verbose", "--max-args", "--max-procs", "--arg-file", "--delimiter"],
@@ -28,14 +27,21 @@ fn grammar_of(program: &str) -> Option<Grammar> {
         "sudo" => ("nEHkSb", "ug", &["--non-interactive", "--preserve-env", "--user", "--group", "--set-home"]),
         "doas" => ("n", "u", &[]),
         "ionice" => ("t", "cn", &["--class", "--classdata", "--ignore"]),
-        "time" | "gtime" => ("pva", "fo", &["--portability", "--verbose", "--append", "--format", "--output"]),
+        "time" => ("pva", "fo", &["--portability", "--verbose", "--append", "--format", "--output"]),
         "setsid" => ("wfc", "", &["--wait", "--fork", "--ctty"]),
         "exec" => ("cl", "a", &[]),
         "command" => ("pvV", "", &[]),
         "flock" => ("snueFxo", "wE", &["--shared", "--nonblock", "--exclusive", "--timeout", "--close"]),
         "chroot" => ("", "", &["--userspec", "--groups", "--skip-chdir"]),
         "taskset" => ("c", "", &["--cpu-list"]),
-        "nohup" | "builtin" | "busybox" | "toybox" | "repeat" | "linux32" | "linux64" => ("", "", &[]),
+        "chronic" => ("ve", "", &[]),
+        "choom" => ("", "np", &["--adjust", "--pid"]),
+        "torsocks" => ("qdi", "upaP", &["--quiet", "--debug", "--isolate", "--user", "--pass", "--address", "--port"]),
+        "proxychains" | "proxychains4" => ("q", "f", &[]),
+        "sshpass" => ("ev", "fdpP", &[]),
+        "aa-exec" => ("divh", "pn", &["--debug", "--immediate", "--verbose", "--profile", "--namespace"]),
+        "nohup" | "builtin" | "busybox" | "toybox" | "repeat" | "linux32" | "linux64" | "ccache" | "sccache"
+        | "distcc" | "torify" | "ifne" | "fakechroot" => ("", "", &[]),
         _ => return None,
     };
     Some(Grammar { flags, valued, long })
@@ -94,7 +100,24 @@ pub(super) fn is_run_later(name: &str) -> bool {
     ["COMMAND", "CMD", "PAGER", "EDITOR", "ASKPASS", "WRAPPER", "RUNNER", "_SSH", "BASH_ENV"]
         .iter()
         .any(|end| name.ends_with(end))
-        || matches!(name, "ENV" | "VISUAL" | "SHELL" | "BROWSER" | "LESSOPEN" | "PS0" | "PS1" | "PS2" | "PS4")
+        || matches!(
+            name,
+            "ENV" | "GIT_EXTERNAL_DIFF" | "VISUAL" | "SHELL" | "BROWSER" | "LESSOPEN" | "PS0" | "PS1" | "PS2" | "PS4"
+        )
+}
+
+/// Whether a variable hands git settings that may hold anything to run, or a place where it finds programs.
+pub(super) fn hides_programs_from_view(name: &str, value: &str) -> bool {
+    if name.starts_with("GIT_CONFIG_KEY_") {
+        return is_run_by_git(value);
+    }
+    match name {
+        "GIT_CONFIG_PARAMETERS" => !value.is_empty(),
+        "GIT_CONFIG_GLOBAL" | "GIT_CONFIG_SYSTEM" | "GIT_CONFIG" | "GIT_EXEC_PATH" | "GIT_TEMPLATE_DIR" => {
+            !matches!(value, "" | "/dev/null")
+        }
+        _ => false,
+    }
 }
 
 /// The words that `env -S` makes of a line; `None` where it has something that is not known.

@@ -7,7 +7,7 @@
 use std::iter::Peekable;
 use std::str::Chars;
 
-use super::options::is_run_later;
+use super::options::{hides_programs_from_view, is_run_later};
 
 /// A word of a command as far as it is known before it runs.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -444,6 +444,9 @@ impl Splitter {
     fn add_value(&mut self, assignment: &Word) {
         let (Word::Known(text) | Word::Unknown(text) | Word::Any(text)) = assignment;
         let Some((name, value)) = text.split_once('=') else { return };
+        if hides_programs_from_view(name, value) {
+            self.commands.push(vec![Word::Unknown(String::new())]);
+        }
         if is_run_later(name) {
             let value = match assignment {
                 Word::Known(_) => Word::Known(value.to_owned()),

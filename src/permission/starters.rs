@@ -4,6 +4,7 @@
 
 use std::collections::BTreeSet;
 
+use super::carriers::{git_leaves_open, may_start_any, runs_behind, starting_options};
 use super::script::{Word, is_assignment};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -32,28 +33,22 @@ pub(super) enum Starter {
 
 /// What a program starts, by the name without its folder; `None`: nothing that is known.
 pub(super) fn starter_of(name: &str) -> Option<Starter> {
+    let name = known_name(name);
+    exact_starter_of(name).or_else(|| exact_starter_of(without_version(name)))
+}
+
+fn exact_starter_of(name: &str) -> Option<Starter> {
     let starter = match name {
-        "env" | "nice" | "nohup" | "sudo" | "doas" | "stdbuf" | "setsid" | "time" | "gtime" | "ionice" | "command"
-        | "exec" | "builtin" | "busybox" | "toybox" | "unshare" | "nsenter" | "strace" | "ltrace" | "valgrind"
-        | "fakeroot" | "eatmydata" | "systemd-run" | "setpriv" | "prlimit" | "catchsegv" | "unbuffer" | "rlwrap"
-        | "proot" | "bwrap" | "firejail" | "caffeinate" | "pkexec" | "run0" | "capsh" | "linux32" | "linux64"
-        | "dbus-run-session" | "xvfb-run" | "start-stop-daemon" | "script" | "su" | "runuser" | "gosu" | "su-exec"
-        | "repeat" => Starter::Wrapper { operands: operands_of(name) },
-        "timeout" | "gtimeout" | "chroot" | "flock" | "taskset" | "chrt" | "chpst" | "softlimit" => {
-            Starter::Wrapper { operands: 1 }
-        }
-        "xargs" | "gxargs" => Starter::Feeder,
-        "tini" | "dumb-init" | "numactl" | "arch" | "watchexec" | "entr" | "cpulimit" | "cgexec" | "catatonit" => {
-            Starter::Wrapper { operands: 0 }
-        }
-        "faketime" | "setarch" | "nix-shell" => Starter::Wrapper { operands: 1 },
+        "xargs" => Starter::Feeder,
         "eval" | "trap" | "watch" | "ssh" | "parallel" | "hyperfine" | "tmux" | "screen" => Starter::Script,
         "mapfile" | "readarray" | "complete" | "compgen" | "bind" | "bindkey" | "fc" | "hash" | "emulate" | "sched"
         | "enable" | "zle" => Starter::Callback,
         "export" | "declare" | "typeset" | "readonly" | "local" | "set" => Starter::Declaration,
-        "find" | "gfind" | "fd" | "fdfind" => Starter::Find,
+        "find" | "fd" | "fdfind" => Starter::Find,
         "alias" => Starter::Alias,
         "source" | "." => Starter::Shell { is_posix: true },
+        _ if holds(WRAPPERS, name) => Starter::Wrapper { operands: 0 },
+        _ if holds(WRAPPERS_WITH_OPERAND, name) => Starter::Wrapper { operands: 1 },
         _ if POSIX_SHELLS.contains(&without_version(name)) => Starter::Shell { is_posix: true },
         _ if OTHER_SHELLS.contains(&without_version(name)) => Starter::Shell { is_posix: false },
         // The loader starts the program that it is given.
@@ -66,8 +61,21 @@ pub(super) fn starter_of(name: &str) -> Option<Starter> {
     Some(starter)
 }
 
-fn operands_of(name: &str) -> usize {
-    usize::from(matches!(name, "gosu" | "su-exec" | "repeat"))
+/// The command stands behind their options.
+const WRAPPERS: &str = "env nice nohup sudo doas stdbuf setsid time ionice command exec builtin busybox toybox unshare \
+    nsenter strace ltrace valgrind fakeroot eatmydata systemd-run setpriv prlimit catchsegv unbuffer \
+    rlwrap proot bwrap firejail caffeinate pkexec run0 capsh linux32 linux64 dbus-run-session xvfb-run \
+    start-stop-daemon script su runuser ccache sccache distcc chronic choom torsocks torify proxychains \
+    proxychains4 sshpass aa-exec mpirun mpiexec orterun srun run-parts coreutils ifne pidproxy heaptrack \
+    rr uftrace systemd-inhibit gnome-session-inhibit fakechroot ssh-agent dbus-launch nsjail minijail0 \
+    xterm tini dumb-init numactl arch watchexec entr cpulimit cgexec catatonit";
+
+/// One word of their own stands before the command.
+const WRAPPERS_WITH_OPERAND: &str = "gosu su-exec repeat setuidgid s6-setuidgid envdir sg timeout chroot flock taskset chrt chpst \
+    softlimit faketime setarch nix-shell";
+
+fn holds(names: &str, name: &str) -> bool {
+    names.split_whitespace().any(|known| known == name)
 }
 
 const POSIX_SHELLS: [&str; 13] =
@@ -78,45 +86,9 @@ const OTHER_SHELLS: [&str; 11] = ["rc", "es", "ysh", "xonsh", "ion", "fish", "cs
 fn is_interpreter(name: &str) -> bool {
     const INTERPRETERS: &str = "python pypy perl ruby node nodejs php lua luajit tclsh wish expect awk gawk mawk nawk \
         osascript guile julia R Rscript octave tsx ts-node elixir iex erl runghc runhaskell ghci groovy jshell racket \
-        m4 scala clojure raku sbcl gdb";
+        m4 scala clojure raku sbcl gdb ipython bpython jython jruby micropython java swift kotlin emacs emacsclient \
+        vim vi nvim view ex vimdiff gvim rvim ed lldb ocaml ghc gnuplot bpftrace stap dc hy fennel janet csi gosh";
     INTERPRETERS.split_whitespace().any(|known| known == name || known == without_version(name))
-}
-
-/// The words behind which programs of many trades start others, with how many words of their own stand before the
-/// command. An empty word: the command stands behind the program itself.
-///
-/// Not here: `cargo run`, `npm run` and their like, which run what the project holds, as its tests do.
-pub(super) fn runs_behind(name: &str) -> &'static [(&'static str, usize)] {
-    match name {
-        "docker" | "podman" | "nerdctl" => &[("exec", 1), ("run", 1), ("compose", 2), ("create", 1)],
-        "kubectl" | "oc" => &[("exec", 1), ("run", 1), ("debug", 1)],
-        "npm" => &[("exec", 0), ("x", 0), ("init", 0), ("create", 0), ("explore", 1)],
-        "pnpm" | "yarn" => &[("dlx", 0), ("exec", 0), ("create", 0), ("node", 0)],
-        "deno" => &[("run", 0), ("eval", 0), ("serve", 0), ("repl", 0)],
-        "bun" => &[("run", 0), ("x", 0), ("exec", 0), ("create", 0), ("repl", 0)],
-        "uv" => &[("run", 0), ("tool", 1)],
-        "pipx" | "poetry" | "pdm" | "hatch" | "rye" | "pipenv" | "conda" | "mamba" => &[("run", 0)],
-        "bundle" | "opam" | "asdf" => &[("exec", 0)],
-        "mise" | "direnv" => &[("exec", 1), ("x", 1)],
-        "rustup" => &[("run", 1)],
-        "nix" => &[("run", 1), ("shell", 1), ("develop", 1)],
-        "perf" => &[("stat", 0), ("record", 0), ("trace", 0)],
-        "git" => &[("bisect run", 0), ("submodule foreach", 0)],
-        "npx" | "uvx" | "bunx" | "pnpx" => &[("", 0)],
-        _ => &[],
-    }
-}
-
-/// Options that take a program, or settings that name one, as their value.
-fn options_with_programs(name: &str) -> &'static [&'static str] {
-    match name {
-        "git" => &["-c", "--config-env", "--exec-path", "--upload-pack", "--receive-pack", "-x", "--exec", "--extcmd"],
-        "cargo" => &["--config"],
-        "rsync" => &["-e", "--rsh", "--rsync-path"],
-        "tar" => &["-I", "--use-compress-program", "--to-command", "--checkpoint-action", "-F"],
-        "make" | "gmake" => &["-f", "--file", "--makefile", "--eval"],
-        _ => &[],
-    }
 }
 
 /// Where the words behind `wanted` start, options between its words left aside: the value of one may be any word.
@@ -130,24 +102,68 @@ fn behind(tail: &[String], wanted: &str) -> Option<usize> {
 
 /// A program with words of its own before the command that it starts, and the words that are given to it.
 fn runner_leaves_open<'w>(name: &'w str, tail: &'w [String]) -> Option<&'w str> {
-    let last_takes_program = tail.last().is_some_and(|last| options_with_programs(name).contains(&last.as_str()));
+    let known = known_name(name);
+    if may_start_any(known) || (known == "git" && git_leaves_open(tail)) {
+        return Some(name);
+    }
+    let options = starting_options(known);
+    let takes_program = |last: &String| options.lines.iter().chain(options.texts).any(|option| option == last);
     let is_bare = tail.iter().all(|word| word.starts_with('-'));
-    let runs = runs_behind(name);
-    // `git` alone is no wrapper; of the others the first word is what they start others by.
-    if last_takes_program || (is_bare && name != "git" && !runs.is_empty()) {
+    let runs = runs_behind(known);
+    // The first word is what they start others by.
+    if tail.last().is_some_and(takes_program) || (is_bare && !runs.is_empty()) {
         return Some(name);
     }
     runs.iter().find_map(|(wanted, operands)| wrapped_leaves_open(name, &tail[behind(tail, wanted)?..], *operands))
 }
 
+/// Whether the program does nothing of its own but to start what it is told.
+pub(super) fn is_starter(name: &str) -> bool {
+    let known = known_name(name);
+    starter_of(known).is_some() || (known != "git" && !runs_behind(known).is_empty())
+}
+
 /// Whether more than project scripts may be started by this program's bare name only because of some of its words.
 pub(super) fn has_subcommands(name: &str) -> bool {
-    runs_behind(name).iter().any(|(wanted, _)| !wanted.is_empty())
+    runs_behind(known_name(name)).iter().any(|(wanted, _)| !wanted.is_empty())
 }
 
 /// `python3.12` is `python`.
 fn without_version(name: &str) -> &str {
     name.trim_end_matches(|character: char| character.is_ascii_digit() || matches!(character, '.' | '-'))
+}
+
+/// The name by which a program is known here: `bash.exe` and `bash-static` are `bash`, `python3.12-dbg` is `python3.12`,
+/// `gxargs` is GNU's `xargs`.
+pub(super) fn known_name(name: &str) -> &str {
+    const GNU: [&str; 14] = [
+        "awk", "chroot", "env", "find", "install", "make", "nice", "nohup", "sed", "sort", "split", "stdbuf", "tar",
+        "time",
+    ];
+    const BUILDS: [&str; 14] =
+        ["dbg", "debug", "static", "dm", "d", "t", "m", "rs", "nox", "gtk", "tiny", "basic", "nogui", "intel64"];
+    let mut name = without_exe(name);
+    for build in BUILDS {
+        let Some(rest) = name.strip_suffix(build) else { continue };
+        // `python3.8d`, `python3-dbg`, `vim.tiny`; but `sed` ends in no build's letter.
+        let whole = rest.trim_end_matches(['-', '.']);
+        if !whole.is_empty() && (whole.len() < rest.len() || whole.ends_with(|last: char| last.is_ascii_digit())) {
+            name = whole;
+            break;
+        }
+    }
+    match name.strip_prefix('g') {
+        Some(plain) if GNU.contains(&plain) || matches!(plain, "timeout" | "xargs") => plain,
+        _ => name,
+    }
+}
+
+/// Some systems run `NAME.exe` where `NAME` is asked for.
+pub(super) fn without_exe(name: &str) -> &str {
+    match name.len().checked_sub(4).and_then(|at| name.split_at_checked(at)) {
+        Some((stem, end)) if !stem.is_empty() && end.eq_ignore_ascii_case(".exe") => stem,
+        _ => name,
+    }
 }
 
 /// The last part of a program's path.
@@ -170,7 +186,12 @@ pub(super) fn leaves_open(words: &[String]) -> Option<&str> {
         Starter::Find | Starter::Script | Starter::Callback | Starter::Alias | Starter::Declaration => {
             return Some(name);
         }
-        Starter::Shell { .. } | Starter::Interpreter => return (!names_script(tail)).then_some(name),
+        Starter::Shell { .. } => return (!names_script(tail, true)).then_some(name),
+        Starter::Interpreter => {
+            let known = without_version(known_name(name));
+            let is_settled = !reads_on(known) && names_script(tail, matches!(known, "python" | "pypy"));
+            return (!is_settled).then_some(name);
+        }
         Starter::Wrapper { operands } => operands,
         Starter::Feeder => 0,
     };
@@ -205,16 +226,56 @@ fn wrapped_leaves_open<'w>(name: &'w str, tail: &'w [String], operands: usize) -
     None
 }
 
-/// Whether the words behind a shell or an interpreter hold its script, or the file with it.
-fn names_script(words: &[String]) -> bool {
+/// Interpreters and editors that go on to read options, scripts or commands behind their script.
+pub(super) fn reads_on(known: &str) -> bool {
+    matches!(
+        known,
+        "awk"
+            | "gawk"
+            | "mawk"
+            | "nawk"
+            | "gdb"
+            | "lldb"
+            | "m4"
+            | "sbcl"
+            | "ghci"
+            | "ghc"
+            | "erl"
+            | "iex"
+            | "R"
+            | "octave"
+            | "jshell"
+            | "clojure"
+            | "emacs"
+            | "emacsclient"
+            | "vim"
+            | "vi"
+            | "nvim"
+            | "view"
+            | "ex"
+            | "vimdiff"
+            | "gvim"
+            | "rvim"
+            | "ed"
+            | "gnuplot"
+            | "dc"
+            | "bpftrace"
+            | "stap"
+            | "ocaml"
+    )
+}
+
+/// Whether the words behind a shell or an interpreter hold its script, or the file with it, and what follows is for the
+/// script. `ends_with_script`: nothing behind a script among the options (`-c`, `-m`) is an option.
+fn names_script(words: &[String], ends_with_script: bool) -> bool {
     let mut words = words.iter();
     while let Some(word) = words.next() {
         if !word.starts_with(['-', '+']) {
             return true;
         }
-        let takes_script = !word.starts_with("--") && word.ends_with(['c', 'e', 'm']);
-        // Behind any other option the next word may be its value.
-        if words.next().is_some() && takes_script {
+        let takes_script = ends_with_script && !word.starts_with("--") && word.ends_with(['c', 'm']);
+        // Behind any other option the next word may be its value; and `bash -c -l` awaits its script still.
+        if words.next().is_some_and(|next| !next.starts_with(['-', '+'])) && takes_script {
             return true;
         }
     }
@@ -222,101 +283,4 @@ fn names_script(words: &[String]) -> bool {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn bare_starters_leave_open_what_is_run() {
-        for (line, expected) in [
-            ("sh", Some("sh")),
-            ("bash -c", Some("bash")),
-            ("bash -lc", Some("bash")),
-            ("bash -c ls", None),
-            ("sh test.sh", None),
-            ("/usr/bin/python3.12", Some("python3.12")),
-            ("python3 -m", Some("python3")),
-            ("python3 -m pytest", None),
-            ("env", Some("env")),
-            ("env A=1 B=2", Some("env")),
-            ("env A=1 cargo", None),
-            ("env bash", Some("bash")),
-            ("sudo -n", Some("sudo")),
-            ("timeout 5", Some("timeout")),
-            ("timeout -k 5 10", Some("timeout")),
-            ("timeout -k 5 10 cargo", None),
-            ("sudo -n -u root", Some("sudo")),
-            ("sudo -u root cargo", None),
-            ("bash -o pipefail", Some("bash")),
-            ("bash -o pipefail -c ls", None),
-            ("timeout 5 cargo", None),
-            ("nohup nice", Some("nice")),
-            ("xargs", Some("xargs")),
-            ("find .", Some("find")),
-            ("npx", Some("npx")),
-            ("npx eslint", None),
-            ("setarch x86_64", Some("setarch")),
-            ("/lib64/ld-linux-x86-64.so.2", Some("ld-linux-x86-64.so.2")),
-            ("numactl -N 0", Some("numactl")),
-            ("tini --", Some("tini")),
-            ("faketime now", Some("faketime")),
-            ("faketime now ls", None),
-            ("perf stat", Some("perf")),
-            ("perf stat ls", None),
-            ("perf report", None),
-            ("hyperfine", Some("hyperfine")),
-            ("tmux new", Some("tmux")),
-            ("screen", Some("screen")),
-            ("git", None),
-            ("git status", None),
-            ("git -c", Some("git")),
-            ("git -C x --config-env", Some("git")),
-            ("git bisect", None),
-            ("git bisect run", Some("git")),
-            ("git bisect run sh", Some("sh")),
-            ("git bisect run make", None),
-            ("git submodule foreach --recursive", Some("git")),
-            ("cargo --config", Some("cargo")),
-            ("cargo run", None),
-            ("docker", Some("docker")),
-            ("docker exec", Some("docker")),
-            ("docker exec box", Some("docker")),
-            ("docker exec box sh", Some("sh")),
-            ("docker exec box ls", None),
-            ("docker ps", None),
-            ("podman run", Some("podman")),
-            ("kubectl exec", Some("kubectl")),
-            ("npm exec", Some("npm")),
-            ("npm exec -- eslint", None),
-            ("npm test", None),
-            ("npm run lint", None),
-            ("pnpm dlx", Some("pnpm")),
-            ("yarn exec", Some("yarn")),
-            ("bunx", Some("bunx")),
-            ("bun run", Some("bun")),
-            ("deno run", Some("deno")),
-            ("uv", Some("uv")),
-            ("uv run", Some("uv")),
-            ("uv run python", Some("python")),
-            ("uv run pytest", None),
-            ("uv sync", None),
-            ("pipx run", Some("pipx")),
-            ("poetry run", Some("poetry")),
-            ("bundle exec", Some("bundle")),
-            ("mise exec", Some("mise")),
-            ("rustup run stable", Some("rustup")),
-            ("julia", Some("julia")),
-            ("Rscript", Some("Rscript")),
-            ("Rscript x.R", None),
-            ("m4", Some("m4")),
-            ("elixir -e", Some("elixir")),
-            ("osh", Some("osh")),
-            ("rc -c", Some("rc")),
-            ("cargo", None),
-            ("cargo test", None),
-            ("", None),
-        ] {
-            let words: Vec<String> = line.split_whitespace().map(str::to_owned).collect();
-            assert_eq!(leaves_open(&words), expected, "{line}");
-        }
-    }
-}
+mod tests;

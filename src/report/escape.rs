@@ -37,7 +37,7 @@ pub fn is_unsafe(letter: char) -> bool {
 pub fn is_deceptive(letter: char) -> bool {
     is_unsafe(letter)
         || is_shapeless(letter)
-        || matches!(letter, '\u{a0}' | '\u{2000}'..='\u{200a}' | '\u{202f}' | '\u{205f}' | '\u{3000}')
+        || matches!(letter, '\u{a0}' | '\u{1680}' | '\u{2000}'..='\u{200a}' | '\u{202f}' | '\u{205f}' | '\u{3000}')
 }
 
 /// What has no shape and is common in running text all the same: the wish for an emoji's colours, and braille's blank.
@@ -126,6 +126,14 @@ mod tests {
         assert_eq!(escape(text), "✔\u{fe0f} \u{2800}\u{a0}\n\tb\\u{200b}");
         assert_eq!(escape_exactly(text), "✔\\u{fe0f} \\u{2800}\u{a0}\n\tb\\u{200b}");
         assert_eq!(escape_line_exactly(text), "✔\\u{fe0f} \\u{2800}\\u{a0}\\n\\tb\\u{200b}");
+        for blank in ['\u{a0}', '\u{1680}', '\u{2000}', '\u{200a}', '\u{202f}', '\u{205f}', '\u{3000}'] {
+            let text = format!("rm{blank}x");
+            assert_eq!(escape(&text), text);
+            assert_eq!(escape_line_exactly(&text), format!("rm\\u{{{:x}}}x", u32::from(blank)));
+        }
+        // Whatever is a blank to Unicode and is not the plain one is shown.
+        let blanks = (0..=u32::from(char::MAX)).filter_map(char::from_u32).filter(|letter| letter.is_whitespace());
+        assert!(blanks.filter(|letter| !matches!(letter, ' ' | '\n' | '\t')).all(is_deceptive));
         assert!(matches!(escape("nothing to do"), Cow::Borrowed(_)));
     }
 

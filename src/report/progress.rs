@@ -56,7 +56,7 @@ impl Progress {
             Event::ToolStarted { call, arguments, summary } => {
                 let title = title_of(&call.name, summary);
                 if verbose {
-                    telling.lines.push(Line::new(Tone::Dim, &format!("{title}: {}", object::to_json(arguments))));
+                    telling.lines.push(Line::exactly(Tone::Dim, &format!("{title}: {}", object::to_json(arguments))));
                 }
                 telling.waiting_for = Some(title.clone());
                 self.running.insert(call.id.clone(), Running { title, told: verbose });
@@ -94,7 +94,7 @@ impl Progress {
     /// The line above a call's live output, once.
     pub(super) fn heading_of_live_output(&mut self) -> Option<Line> {
         let running = self.running.get_mut(self.latest.as_ref()?)?;
-        (!std::mem::replace(&mut running.told, true)).then(|| Line::plain(&running.title))
+        (!std::mem::replace(&mut running.told, true)).then(|| Line::exactly(Tone::Plain, &running.title))
     }
 
     fn title(&self, call: &CallLabel) -> String {
@@ -122,7 +122,7 @@ fn result(
         ResultStatus::Unknown => (format!("{title}: unknown, it may have taken effect"), Tone::Warning),
         ResultStatus::NotRun => (format!("{title}: not run{}", in_brackets(code)), Tone::Warning),
     };
-    let mut lines = vec![Line::new(tone, &line)];
+    let mut lines = vec![Line::exactly(tone, &line)];
     if verbose {
         lines.extend(Line::all(Tone::Dim, "  | ", "  | ", content));
     } else if status == ResultStatus::Error {
@@ -153,6 +153,41 @@ fn duration(milliseconds: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn titles_show_what_could_pass_for_something_else() {
+        let call = CallLabel { id: OperationId::whole("call_1"), name: "command".to_owned() };
+        for (hidden, shown) in [
+            ("\u{fe0f}", "\\u{fe0f}"),
+            ("\u{2800}", "\\u{2800}"),
+            ("\u{a0}", "\\u{a0}"),
+            ("\u{1680}", "\\u{1680}"),
+            ("\u{202e}", "\\u{202e}"),
+            ("\n", "\\n"),
+        ] {
+            let started = || Event::ToolStarted {
+                call: call.clone(),
+                arguments: serde_json::json!({}),
+                summary: format!("rm{hidden}x"),
+            };
+            let ended = || Event::ToolResult {
+                call: call.clone(),
+                status: ResultStatus::Ok,
+                code: None,
+                content: String::new(),
+                duration_ms: 1,
+            };
+            let mut progress = Progress::default();
+            let mut lines = progress.tell(None, &started(), true).lines;
+            lines.extend(progress.tell(None, &ended(), false).lines);
+            progress.tell(None, &started(), false);
+            lines.extend(progress.heading_of_live_output());
+            assert_eq!(lines.len(), 3);
+            for line in lines {
+                assert!(line.text().starts_with(&format!("command rm{shown}x")), "{line:?}");
+            }
+        }
+    }
 
     #[test]
     fn durations_are_as_fine_as_they_are_short() {

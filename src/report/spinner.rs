@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle, TermLike};
 
-use super::escape::escape_line;
+use super::escape::escape_line_exactly;
 use super::outlet::Outlet;
 
 const TICK: Duration = Duration::from_millis(120);
@@ -47,7 +47,7 @@ impl Spinner {
     /// Shows `message` from now on, in place of the one before.
     pub(super) fn show(&mut self, message: &str) {
         let Some(target) = &self.target else { return };
-        let message = escape_line(&crate::mask::apply(message)).into_owned();
+        let message = escape_line_exactly(&crate::mask::apply(message)).into_owned();
         if let Some(bar) = &self.bar {
             bar.set_message(message);
             return;

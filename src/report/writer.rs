@@ -151,7 +151,7 @@ impl Writer {
                 self.spinner.show(&waiting_for);
             }
         } else if matches!(event, Event::ToolHeartbeat { .. }) {
-            self.write_stderr(&[Line::new(Tone::Dim, &waiting_for)]);
+            self.write_stderr(&[Line::exactly(Tone::Dim, &waiting_for)]);
         }
     }
 

@@ -210,4 +210,20 @@ mod tests {
         let mode = fs_err::metadata(folder.path().join("f")).unwrap().permissions().mode();
         assert_eq!(mode & 0o777, 0o755);
     }
+
+    #[test]
+    fn a_recorded_mode_lends_nobodys_rights() {
+        use std::os::unix::fs::PermissionsExt;
+        for (recorded, expected) in
+            [(0o4755, 0o755), (0o2711, 0o711), (0o1777, 0o777), (0o10_4700, 0o700), (u32::MAX, 0o777)]
+        {
+            let folder = tempfile::tempdir().unwrap();
+            let workspace = Workspace { root: Root::open(folder.path()).unwrap() };
+            let places = Places::open(&workspace).unwrap();
+            let gone = Image { mode: Some(recorded), ..image("f", Some("A"), None) };
+            put_back(&plan(&[sure(vec![gone])], &places).restorations, &places).unwrap();
+            let mode = fs_err::metadata(folder.path().join("f")).unwrap().permissions().mode();
+            assert_eq!(mode & 0o7777, expected, "{recorded:o}");
+        }
+    }
 }

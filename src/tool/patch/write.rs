@@ -54,9 +54,10 @@ pub struct Attributes {
 }
 
 impl Attributes {
-    /// Those of a file of which only the mode is known.
+    /// Those of a file of which only the mode is known, from a file of the session's that anyone may have written: the
+    /// bits that lend a user's or a group's rights are not taken from there.
     pub fn of_mode(mode: u32) -> Self {
-        Self { mode, owner: None, extended: None, links: 1, identity: None }
+        Self { mode: mode & PLAIN_MODE_BITS, owner: None, extended: None, links: 1, identity: None }
     }
 
     fn load(file: &File) -> io::Result<Self> {

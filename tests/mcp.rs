@@ -341,8 +341,7 @@ fn a_dead_server_is_started_again_for_the_next_call() {
 fn a_tool_that_is_gone_is_one_clear_result() {
     let case = case("changes").script([reply().call("x__gone", json!({})), reply().text("done")]);
     case.run(["tools"]).exit(0).stdout_contains("x__gone").stderr("");
-    let changed = "the tools of the MCP server x changed since they were last listed: new: fresh; gone: gone; described differently: echo";
-    case.run(["tell", "go"]).exit(0).stderr_contains(changed);
+    case.run(["tell", "go"]).exit(0).stderr_contains(CHANGED);
     let result = case.result("call_1");
     assert_eq!((result["status"].as_str(), result["code"].as_str()), (Some("error"), Some("unknown_tool")));
     assert!(
@@ -354,6 +353,31 @@ fn a_tool_that_is_gone_is_one_clear_result() {
     let outcome = case.run(["--output", "json", "tools"]).exit(0);
     assert_eq!(names(&outcome), ["x__echo", "x__fresh"]);
     assert_eq!(starts(&case), 2);
+}
+
+/// What is said of the server that offers other tools from its second start on.
+const CHANGED: &str = "the tools of the MCP server x changed since they were last listed: new: fresh; gone: gone; \
+                       described differently: echo";
+
+#[test]
+fn a_changed_list_is_told_however_little_is_to_be_told() {
+    let case = case("changes");
+    case.run(["-q", "tools"]).exit(0).stderr("");
+    let told = case.run(["-q", "tools", "--refresh"]).exit(0).stderr_contains(CHANGED).stderr_text();
+    assert_eq!(told.matches(CHANGED).count(), 1);
+    case.run(["tools", "--refresh"]).exit(0).stderr("");
+
+    let case = self::case("changes");
+    let outcome = case.run(["--output", "json", "tools"]).exit(0);
+    assert_eq!(outcome.json()["warnings"], json!([]));
+    let outcome = case.run(["-q", "--output", "json", "tools", "--refresh"]).exit(0);
+    assert_eq!(outcome.json()["warnings"], json!([CHANGED]));
+    outcome.stderr_contains(CHANGED);
+
+    // A turn tells it as well.
+    let case = self::case("changes").script([reply().call("x__gone", json!({})), reply().text("done")]);
+    case.run(["tools"]).exit(0);
+    case.run(["-q", "tell", "go"]).exit(0).stderr_contains(CHANGED);
 }
 
 #[test]

@@ -170,6 +170,22 @@ fn an_answer_that_a_new_prompt_overtakes_is_told_and_recorded() {
 }
 
 #[test]
+fn a_server_that_is_gone_when_the_answer_comes_leaves_what_it_did() {
+    for config in ["[mcp.x]\ncommand = [\"./no-such-program\"]\n", "# No server any more.\n"] {
+        let before = asked("back").with_unplayed_replies();
+        let text = fs::read_to_string(before.session_path("main", "conversation.jsonl")).unwrap();
+        let left = case("back").config(config).planted_log("main", &text);
+        let left = left.planted_pending("main", answered(&before, "main-line").to_string());
+        let left = left.script([reply().text("done")]);
+        left.run(["resume"]).exit(0);
+        let result = left.result("call_1");
+        assert_eq!((&result["status"], &result["code"]), (&json!("unknown"), &json!("unknown_outcome")), "{result}");
+        assert!(result["content"].as_str().unwrap().contains("What it did before it asked stands"), "{result}");
+        assert!(!left.exists("calls"));
+    }
+}
+
+#[test]
 fn what_stands_behind_it_waits() {
     let case = case("back").script([reply().call("x__echo", json!({"text": "hi"})).mark("after")]);
     case.run(["tell", "go"]).exit(11);

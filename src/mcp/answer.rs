@@ -44,6 +44,16 @@ pub enum CallEnd {
 /// Reads how a call of `server`'s `tool` ended.
 pub(super) fn call_end(server: &str, tool: &str, timeout_s: u64, called: Called, work: &Work<'_>) -> CallEnd {
     let (reply, declined) = match called {
+        Called::NotStarted(why) if work.asked.is_some() => {
+            let content = format!(
+                "The answer was not passed on, and the call was not gone on with: the MCP server {server} {why}\nWhat it \
+                 did before it asked stands."
+            );
+            return CallEnd::Settled(Outcome {
+                status: ResultStatus::Unknown,
+                ..Outcome::error("unknown_outcome", content)
+            });
+        }
         Called::NotStarted(why) => {
             let content = format!("The tool was not called: the MCP server {server} {why}");
             return CallEnd::Settled(if work.interrupt.is_raised() {

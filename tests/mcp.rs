@@ -326,6 +326,25 @@ fn every_end_of_a_call_has_its_result() {
 }
 
 #[test]
+fn an_answer_that_is_no_result_ends_the_call_as_unknown() {
+    for (answer, part) in [
+        (r#""result":5"#, "it is 5"),
+        (r#""result":{"content":"all well"}"#, "`content` is \"all well\""),
+        (r#""result":{"content":[{"type":"text","text":null}]}"#, "a part of its text has none"),
+        (r#""result":{"content":[],"isError":"true"}"#, "`isError` is \"true\""),
+        (r#""result":{"content":[{"type":"text","text":"\ud800"}]}"#, "the line cannot be read: "),
+    ] {
+        let case = case("answers").script([reply().call("x__echo", json!({"text": "hi"})), reply().text("done")]);
+        case.write("answer", answer);
+        case.run(["tell", "go"]).exit(0);
+        let result = case.result("call_1");
+        assert_eq!((&result["status"], &result["code"]), (&json!("unknown"), &json!("unknown_outcome")), "{answer}");
+        let content = result["content"].as_str().unwrap();
+        assert!(content.contains(&format!("no result of the protocol: {part}")), "{content}");
+    }
+}
+
+#[test]
 fn a_dead_server_is_started_again_for_the_next_call() {
     let case = case("last-answer").script([
         reply().call("x__echo", json!({"text": "a"})).call("x__echo", json!({"text": "b"})),

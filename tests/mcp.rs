@@ -201,6 +201,28 @@ fn what_services_refuse_is_adapted_for_them_alone() {
 }
 
 #[test]
+fn a_tool_with_an_unsound_schema_is_left_out_alone() {
+    let case = case("filed").script([reply().text("done")]);
+    let property = |schema: Value| json!({"type": "object", "properties": {"a": schema}});
+    let tools = json!([
+        {"name": "well", "inputSchema": property(json!({"type": "string"}))},
+        {"name": "typed", "inputSchema": property(json!({"type": "strang"}))},
+        {"name": "shaped", "inputSchema": property(json!({"type": "string", "pattern": "("}))},
+        {"name": "old", "inputSchema": property(json!({"type": "number", "minimum": 0, "exclusiveMinimum": true}))},
+        {"name": "far", "inputSchema": property(json!({"$dynamicRef": "https://example.org/z#n"}))},
+    ]);
+    case.write("list.json", json!({"tools": tools}).to_string());
+    let outcome = case.run(["tell", "go"]).exit(0);
+    for name in ["typed", "shaped", "far"] {
+        outcome.stderr_contains(&format!("the tool x__{name} of the MCP server x is not offered: its schema"));
+    }
+    let outcome = case.run(["--output", "json", "tools"]).exit(0);
+    assert_eq!(names(&outcome), ["x__well", "x__old"]);
+    let old = case.run(["tools", "--schema", "x__old"]).exit(0);
+    old.stdout_contains("\"exclusiveMinimum\": 0").stdout_contains("\"type\": \"number\"");
+}
+
+#[test]
 fn servers_start_beside_each_other() {
     let config = [server("a", &["meets", "one", "two"], ""), server("b", &["meets", "two", "one"], "")].concat();
     let outcome = Case::new().config(&config).run(["--output", "json", "tools"]).exit(0);

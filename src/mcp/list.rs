@@ -19,7 +19,7 @@ use crate::workspace::root::Root;
 
 /// The folder of the lists in the cache.
 pub(super) const CACHE: &str = "mcp";
-const FORMAT: u32 = 2;
+const FORMAT: u32 = 3;
 /// A larger file is no list that attini wrote.
 const LIST_BYTES_MAX: u64 = 64 * 1024 * 1024;
 /// How many names a warning about changes tells of each kind.
@@ -211,7 +211,7 @@ mod tests {
             fs_err::write(&path, broken).unwrap();
             assert_eq!(lists.load(&server("x")), None, "{broken}");
         }
-        fs_err::write(&path, r#"{"format":2,"lifecycle":"stateless","tools":[],"later":1}"#).unwrap();
+        fs_err::write(&path, r#"{"format":3,"lifecycle":"stateless","tools":[],"later":1}"#).unwrap();
         assert_eq!(lists.load(&server("x")), Some(ToolList::new(Lifecycle::Stateless, Vec::new())));
         lists.mark_stale(&server("x"));
         lists.mark_stale(&server("x"));

@@ -126,6 +126,11 @@ fn a_server_that_lists_nothing_is_left_out_by_name() {
             "the tools of the MCP server x are left out: it refused to list its tools: the list is broken (-32603)",
         ),
         ("silent", "the tools of the MCP server x are left out: it did not answer within 1 s"),
+        (
+            "refuses-greeting",
+            "the tools of the MCP server x are left out: it refused the handshake: no license for this (-32602)",
+        ),
+        ("odd-greeting", "left out: it answered the handshake with what is no result of it: {\"protocolVersion\":5}"),
     ] {
         let case = case_with(mode, "start_timeout_s = 1");
         let outcome = case.run(["--output", "json", "tools"]).exit(0);

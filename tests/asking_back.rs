@@ -126,13 +126,62 @@ fn it_can_be_denied_and_dropped() {
     assert_eq!((&result["status"], &result["code"]), (&json!("denied"), &json!("denied")));
 
     let before = asked("back").with_unplayed_replies();
-    for pending in [before.pending().unwrap(), answered(&before, "main-line")] {
+    for (pending, part) in [
+        (before.pending().unwrap(), "asked something back and got no answer"),
+        (answered(&before, "main-line"), "the user answered \"main-line\". The answer was not passed on"),
+    ] {
         let case = killed(&before, "back", "turn_end", Some(&pending));
         case.run(["tell", "something else"]).exit(0);
         let result = case.result("call_1");
         assert_eq!((&result["status"], &result["code"]), (&json!("cancelled"), &json!("cancelled")));
-        assert!(result["content"].as_str().unwrap().contains("asked something back"), "{result}");
+        assert!(result["content"].as_str().unwrap().contains(part), "{result}");
         assert!(!case.exists("calls"));
+    }
+}
+
+#[test]
+fn an_answer_that_a_new_prompt_overtakes_is_told_and_recorded() {
+    let case = case("back");
+    let asks = reply().call("x__echo", json!({"text": "hi"})).call("x__echo", json!({"text": "ho"}));
+    let case = case.script([asks]);
+    case.run(["tell", "go"]).exit(11);
+    // The second call waits for its turn behind the first, and asks only then.
+    let mut pending = answered(&case, "main-line");
+    pending["calls"][1]["decision"] = Value::Null;
+    let case = killed(&case, "back", "turn_end", Some(&pending));
+    case.run(["tell", "something else"]).exit(0);
+    assert!(case.result("call_1")["content"].as_str().unwrap().contains("\"main-line\""));
+    let records = case.records();
+    let decision =
+        records.iter().find(|record| record["type"] == "decision" && record["decision"] == "answer").unwrap();
+    assert_eq!(
+        (&decision["call_id"], &decision["reason"], &decision["auto_decided_by"]["scope"]),
+        (&json!("call_1"), &json!("main-line"), &json!("person"))
+    );
+    case.run(["check"]).exit(0);
+
+    // An answer to the first question is none to the second.
+    let before = asked("back-twice").with_unplayed_replies();
+    let left = answered(&before, "first");
+    before.run(["answer", "first"]).exit(11);
+    let case = killed(&before, "back-twice", "call_waiting", Some(&left));
+    case.run(["tell", "something else"]).exit(0);
+    assert!(case.result("call_1")["content"].as_str().unwrap().contains("got no answer"));
+}
+
+#[test]
+fn a_server_that_is_gone_when_the_answer_comes_leaves_what_it_did() {
+    for config in ["[mcp.x]\ncommand = [\"./no-such-program\"]\n", "# No server any more.\n"] {
+        let before = asked("back").with_unplayed_replies();
+        let text = fs::read_to_string(before.session_path("main", "conversation.jsonl")).unwrap();
+        let left = case("back").config(config).planted_log("main", &text);
+        let left = left.planted_pending("main", answered(&before, "main-line").to_string());
+        let left = left.script([reply().text("done")]);
+        left.run(["resume"]).exit(0);
+        let result = left.result("call_1");
+        assert_eq!((&result["status"], &result["code"]), (&json!("unknown"), &json!("unknown_outcome")), "{result}");
+        assert!(result["content"].as_str().unwrap().contains("What it did before it asked stands"), "{result}");
+        assert!(!left.exists("calls"));
     }
 }
 

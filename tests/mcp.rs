@@ -126,6 +126,11 @@ fn a_server_that_lists_nothing_is_left_out_by_name() {
             "the tools of the MCP server x are left out: it refused to list its tools: the list is broken (-32603)",
         ),
         ("silent", "the tools of the MCP server x are left out: it did not answer within 1 s"),
+        (
+            "refuses-greeting",
+            "the tools of the MCP server x are left out: it refused the handshake: no license for this (-32602)",
+        ),
+        ("odd-greeting", "left out: it answered the handshake with what is no result of it: {\"protocolVersion\":5}"),
     ] {
         let case = case_with(mode, "start_timeout_s = 1");
         let outcome = case.run(["--output", "json", "tools"]).exit(0);
@@ -198,6 +203,28 @@ fn what_services_refuse_is_adapted_for_them_alone() {
     });
     assert_eq!(told["function"]["parameters"], expected);
     assert_eq!(case.result("call_1")["code"], "invalid_arguments");
+}
+
+#[test]
+fn a_tool_with_an_unsound_schema_is_left_out_alone() {
+    let case = case("filed").script([reply().text("done")]);
+    let property = |schema: Value| json!({"type": "object", "properties": {"a": schema}});
+    let tools = json!([
+        {"name": "well", "inputSchema": property(json!({"type": "string"}))},
+        {"name": "typed", "inputSchema": property(json!({"type": "strang"}))},
+        {"name": "shaped", "inputSchema": property(json!({"type": "string", "pattern": "("}))},
+        {"name": "old", "inputSchema": property(json!({"type": "number", "minimum": 0, "exclusiveMinimum": true}))},
+        {"name": "far", "inputSchema": property(json!({"$dynamicRef": "https://example.org/z#n"}))},
+    ]);
+    case.write("list.json", json!({"tools": tools}).to_string());
+    let outcome = case.run(["tell", "go"]).exit(0);
+    for name in ["typed", "shaped", "far"] {
+        outcome.stderr_contains(&format!("the tool x__{name} of the MCP server x is not offered: its schema"));
+    }
+    let outcome = case.run(["--output", "json", "tools"]).exit(0);
+    assert_eq!(names(&outcome), ["x__well", "x__old"]);
+    let old = case.run(["tools", "--schema", "x__old"]).exit(0);
+    old.stdout_contains("\"exclusiveMinimum\": 0").stdout_contains("\"type\": \"number\"");
 }
 
 #[test]
@@ -326,6 +353,25 @@ fn every_end_of_a_call_has_its_result() {
 }
 
 #[test]
+fn an_answer_that_is_no_result_ends_the_call_as_unknown() {
+    for (answer, part) in [
+        (r#""result":5"#, "it is 5"),
+        (r#""result":{"content":"all well"}"#, "`content` is \"all well\""),
+        (r#""result":{"content":[{"type":"text","text":null}]}"#, "a part of its text has none"),
+        (r#""result":{"content":[],"isError":"true"}"#, "`isError` is \"true\""),
+        (r#""result":{"content":[{"type":"text","text":"\ud800"}]}"#, "the line cannot be read: "),
+    ] {
+        let case = case("answers").script([reply().call("x__echo", json!({"text": "hi"})), reply().text("done")]);
+        case.write("answer", answer);
+        case.run(["tell", "go"]).exit(0);
+        let result = case.result("call_1");
+        assert_eq!((&result["status"], &result["code"]), (&json!("unknown"), &json!("unknown_outcome")), "{answer}");
+        let content = result["content"].as_str().unwrap();
+        assert!(content.contains(&format!("no result of the protocol: {part}")), "{content}");
+    }
+}
+
+#[test]
 fn a_dead_server_is_started_again_for_the_next_call() {
     let case = case("last-answer").script([
         reply().call("x__echo", json!({"text": "a"})).call("x__echo", json!({"text": "b"})),
@@ -341,8 +387,7 @@ fn a_dead_server_is_started_again_for_the_next_call() {
 fn a_tool_that_is_gone_is_one_clear_result() {
     let case = case("changes").script([reply().call("x__gone", json!({})), reply().text("done")]);
     case.run(["tools"]).exit(0).stdout_contains("x__gone").stderr("");
-    let changed = "the tools of the MCP server x changed since they were last listed: new: fresh; gone: gone; described differently: echo";
-    case.run(["tell", "go"]).exit(0).stderr_contains(changed);
+    case.run(["tell", "go"]).exit(0).stderr_contains(CHANGED);
     let result = case.result("call_1");
     assert_eq!((result["status"].as_str(), result["code"].as_str()), (Some("error"), Some("unknown_tool")));
     assert!(
@@ -354,6 +399,31 @@ fn a_tool_that_is_gone_is_one_clear_result() {
     let outcome = case.run(["--output", "json", "tools"]).exit(0);
     assert_eq!(names(&outcome), ["x__echo", "x__fresh"]);
     assert_eq!(starts(&case), 2);
+}
+
+/// What is said of the server that offers other tools from its second start on.
+const CHANGED: &str = "the tools of the MCP server x changed since they were last listed: new: fresh; gone: gone; \
+                       described differently: echo";
+
+#[test]
+fn a_changed_list_is_told_however_little_is_to_be_told() {
+    let case = case("changes");
+    case.run(["-q", "tools"]).exit(0).stderr("");
+    let told = case.run(["-q", "tools", "--refresh"]).exit(0).stderr_contains(CHANGED).stderr_text();
+    assert_eq!(told.matches(CHANGED).count(), 1);
+    case.run(["tools", "--refresh"]).exit(0).stderr("");
+
+    let case = self::case("changes");
+    let outcome = case.run(["--output", "json", "tools"]).exit(0);
+    assert_eq!(outcome.json()["warnings"], json!([]));
+    let outcome = case.run(["-q", "--output", "json", "tools", "--refresh"]).exit(0);
+    assert_eq!(outcome.json()["warnings"], json!([CHANGED]));
+    outcome.stderr_contains(CHANGED);
+
+    // A turn tells it as well.
+    let case = self::case("changes").script([reply().call("x__gone", json!({})), reply().text("done")]);
+    case.run(["tools"]).exit(0);
+    case.run(["-q", "tell", "go"]).exit(0).stderr_contains(CHANGED);
 }
 
 #[test]

@@ -204,6 +204,46 @@ fn what_is_no_message_is_answered_as_an_error() {
 }
 
 #[test]
+fn a_request_that_is_wrong_is_told_why_and_the_next_is_answered() {
+    let case = case();
+    let mut running = case.start(["mcp", "serve"]);
+    // Even before anything else was said.
+    running.write_stdin(line(70, "initialize", &json!({"protocolVersion": 5})));
+    running.wait_stdout("\"id\":70");
+    running.write_stdin(initialize());
+    running.wait_stdout("\"id\":0,");
+    for (number, params) in [(1, json!({"name": 5})), (2, json!({"arguments": {}})), (3, json!([1])), (4, json!("a"))] {
+        running.write_stdin(line(number, "tools/call", &params));
+        running.wait_stdout(&format!("\"id\":{number},"));
+    }
+    running.write_stdin(line(5, "tools/unheard", &json!({})));
+    running.wait_stdout("\"id\":5,");
+    for id in [json!(1.5), json!(null), json!([1]), json!(true)] {
+        running.write_stdin(format!("{}\n", json!({"jsonrpc": "2.0", "id": id, "method": "tools/list"})));
+    }
+    let long = format!("{{\"jsonrpc\":\"2.0\",\"id\":6,\"method\":\"{}\"}}\n", "x".repeat(17 * 1024 * 1024));
+    running.write_stdin(long);
+    running.wait_stdout("16777216 bytes");
+    running.write_stdin(call(7, "read", &json!({"path": "a.txt"})));
+    running.wait_stdout("alpha");
+    running.close_stdin();
+    let outcome = running.wait().exit(0);
+    let told: Vec<(Value, Value)> = outcome
+        .stdout_text()
+        .lines()
+        .map(|line| serde_json::from_str::<Value>(line).unwrap())
+        .map(|answer| (answer["id"].clone(), answer["error"]["code"].clone()))
+        .collect();
+    let none = Value::Null;
+    let mut expected = vec![(json!(70), json!(-32602)), (json!(0), none.clone())];
+    expected.extend((1..=4).map(|number| (json!(number), json!(-32602))));
+    expected.push((json!(5), json!(-32601)));
+    expected.extend((0..5).map(|_| (none.clone(), json!(-32600))));
+    expected.push((json!(7), none));
+    assert_eq!(told, expected, "{}", outcome.stdout_text());
+}
+
+#[test]
 fn an_untrusted_workspace_is_not_served() {
     let case = case().config("[tools.read]\nrun = \"allow\"\n").untrusted();
     case.attini(["mcp", "serve"]).stdin(initialize()).run().exit(2).stdout("");

@@ -287,6 +287,16 @@ impl<'a> Planner<'a, '_> {
         }
         let call = match &operation.checked {
             Ok(call) => call,
+            Err(refusal) if operation.waiting.is_some() => {
+                return Next::Answered(Answer::new(
+                    ResultStatus::Unknown,
+                    "unknown_outcome",
+                    format!(
+                        "It asked something back and cannot be gone on with: {}\nWhat it did before it asked stands.",
+                        refusal.message
+                    ),
+                ));
+            }
             Err(refusal) => return Next::Answered(refusal.clone().into()),
         };
         if !self.situation.decisions.is_continuation() && operation.index >= self.situation.operations_max {

@@ -118,6 +118,18 @@ pub fn answered(call: &PendingCall) -> Answer {
     Answer { grounds: Some(grounds), ..Answer::new(ResultStatus::Ok, "answered", content) }
 }
 
+/// The result of a call that asked back and is not gone on with, although a person answered it.
+pub fn answered_in_vain(call: &PendingCall) -> Answer {
+    let text = call.answer.clone().unwrap_or_default();
+    let by = DecidedBy { scope: Scope::Person, reason: None, rule: None, matches: Vec::new() };
+    let content = format!(
+        "It asked something back, and the user answered {text:?}. The answer was not passed on: a new prompt, or a repair, \
+         closed its turn first. What it did before it asked stands."
+    );
+    let grounds = Grounds { decision: Decision::Answer, by, reason: Some(text), granted: None };
+    Answer { grounds: Some(grounds), ..Answer::new(ResultStatus::Cancelled, "cancelled", content) }
+}
+
 /// The answer to a patch whose files are no longer what its preview started from.
 pub fn stale(content: &str) -> Answer {
     Answer::new(ResultStatus::Error, "stale", content)

@@ -118,9 +118,7 @@ impl Invocation {
                 refresh,
             },
         );
-        for warning in offer.warnings {
-            self.reporter.warning(&warning);
-        }
+        self.reporter.warn_of_servers(&offer.servers, None);
         if let Some(Cause::Signal(signal)) = self.interrupt.cause() {
             let message = "interrupted while MCP servers were asked for their tools";
             return Err(Failure::new(Status::Interrupted(signal), message).into());

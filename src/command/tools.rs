@@ -44,11 +44,11 @@ pub fn run(invocation: &Invocation, arguments: &ToolsArguments) -> anyhow::Resul
         }
         (None, Some(name)) => {
             end(invocation, &servers);
-            schema(invocation, &registry, name)
+            schema(invocation, &registry, name, &servers)
         }
         (None, None) => {
             end(invocation, &servers);
-            Ok(list(invocation, &registry))
+            Ok(list(invocation, &registry, &servers))
         }
     }
 }
@@ -56,12 +56,10 @@ pub fn run(invocation: &Invocation, arguments: &ToolsArguments) -> anyhow::Resul
 /// Ends the MCP servers that run, and tells what is to be told of them.
 fn end(invocation: &Invocation, servers: &Servers) {
     servers.end();
-    for warning in servers.take_warnings() {
-        invocation.reporter.warning(&warning);
-    }
+    invocation.reporter.warn_of_servers(servers, None);
 }
 
-fn list(invocation: &Invocation, registry: &Registry) -> Status {
+fn list(invocation: &Invocation, registry: &Registry, servers: &Servers) -> Status {
     let mut lines = Vec::new();
     let mut listed = Vec::new();
     for tool in registry.tools() {
@@ -115,9 +113,14 @@ fn list(invocation: &Invocation, registry: &Registry) -> Status {
         }));
     }
     invocation.reporter.print(&lines);
-    let fields = [("tools".to_owned(), Value::Array(listed))];
+    let fields = [("tools".to_owned(), Value::Array(listed)), warnings(servers)];
     invocation.reporter.finish_command("tools", Status::Completed, Map::from_iter(fields), None);
     Status::Completed
+}
+
+/// What was told of the MCP servers, for whoever reads the result alone.
+fn warnings(servers: &Servers) -> (String, Value) {
+    ("warnings".to_owned(), json!(servers.warnings_told()))
 }
 
 /// Whether its calls ask where no rule matches.
@@ -131,12 +134,12 @@ fn asks(tool: &RegisteredTool) -> &'static str {
     }
 }
 
-fn schema(invocation: &Invocation, registry: &Registry, name: &str) -> anyhow::Result<Status> {
+fn schema(invocation: &Invocation, registry: &Registry, name: &str, servers: &Servers) -> anyhow::Result<Status> {
     let run_tool = registry.run_tool().filter(|tool| tool.name == name).map(|tool| &tool.parameters);
     let parameters = run_tool.or_else(|| registry.find(name).map(RegisteredTool::advertised_parameters));
     let parameters = parameters.ok_or_else(|| unknown(name, registry))?;
     invocation.reporter.print_data(&format!("{}\n", serde_json::to_string_pretty(parameters)?));
-    let fields = [("name".to_owned(), json!(name)), ("schema".to_owned(), parameters.clone())];
+    let fields = [("name".to_owned(), json!(name)), ("schema".to_owned(), parameters.clone()), warnings(servers)];
     invocation.reporter.finish_command("tools", Status::Completed, Map::from_iter(fields), None);
     Ok(Status::Completed)
 }
@@ -180,7 +183,7 @@ fn call(
             let failure = Failure::new(Status::Error, format!("{name} would have to ask: {}", asked.why));
             Err(failure.code("needs_approval").hint(asked.hint()).into())
         }
-        Ended::Ran(outcome) => told(invocation, name, outcome),
+        Ended::Ran(outcome) => told(invocation, name, outcome, servers),
     }
 }
 
@@ -193,7 +196,7 @@ fn refused(refusal: Refusal, status: Status) -> anyhow::Result<Status> {
     .into())
 }
 
-fn told(invocation: &Invocation, name: &str, outcome: Outcome) -> anyhow::Result<Status> {
+fn told(invocation: &Invocation, name: &str, outcome: Outcome, servers: &Servers) -> anyhow::Result<Status> {
     let ended_well = outcome.status == ResultStatus::Ok;
     if let Some(Cause::Signal(signal)) = invocation.interrupt.cause() {
         return Err(Failure::new(Status::Interrupted(signal), outcome.content).into());
@@ -207,6 +210,7 @@ fn told(invocation: &Invocation, name: &str, outcome: Outcome) -> anyhow::Result
     let fields = [
         ("name".to_owned(), json!(name)),
         ("result".to_owned(), json!({"status": outcome.status, "code": outcome.code, "content": outcome.content})),
+        warnings(servers),
     ];
     let failure = (!ended_well)
         .then(|| Failure::new(status, format!("{name} ended in an error")).code(outcome.code.unwrap_or("error")))

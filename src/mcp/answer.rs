@@ -44,6 +44,16 @@ pub enum CallEnd {
 /// Reads how a call of `server`'s `tool` ended.
 pub(super) fn call_end(server: &str, tool: &str, timeout_s: u64, called: Called, work: &Work<'_>) -> CallEnd {
     let (reply, declined) = match called {
+        Called::NotStarted(why) if work.asked.is_some() => {
+            let content = format!(
+                "The answer was not passed on, and the call was not gone on with: the MCP server {server} {why}\nWhat it \
+                 did before it asked stands."
+            );
+            return CallEnd::Settled(Outcome {
+                status: ResultStatus::Unknown,
+                ..Outcome::error("unknown_outcome", content)
+            });
+        }
         Called::NotStarted(why) => {
             let content = format!("The tool was not called: the MCP server {server} {why}");
             return CallEnd::Settled(if work.interrupt.is_raised() {
@@ -153,6 +163,14 @@ fn read_result(server: &str, result: &Value, work: &Work<'_>) -> CallEnd {
         }
         Some(_) | None => {}
     }
+    if let Some(flaw) = flaw(result) {
+        let content = format!(
+            "The MCP server {server} answered the call with what is no result of the protocol: {flaw}. The call may have \
+             taken effect."
+        );
+        let outcome = Outcome::error("unknown_outcome", content);
+        return CallEnd::Settled(Outcome { status: ResultStatus::Unknown, ..outcome });
+    }
     let mut parts = Parts { work, texts: Vec::new(), has_text: false, attachments: Vec::new() };
     let content = result.get("content").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
     for part in content.iter().take(PARTS_MAX) {
@@ -176,6 +194,38 @@ fn read_result(server: &str, result: &Value, work: &Work<'_>) -> CallEnd {
     };
     outcome.attachments = parts.attachments;
     CallEnd::Settled(outcome)
+}
+
+/// What makes an answer no result of a call. A result of structured content alone, or of a failure without words, is
+/// taken for one.
+fn flaw(result: &Value) -> Option<String> {
+    let Value::Object(object) = result else {
+        return Some(match result.as_str() {
+            Some(words) => clip(words),
+            None => format!("it is {}", clip(&result.to_string())),
+        });
+    };
+    let given = |key: &str| object.get(key).filter(|value| !value.is_null());
+    match given("resultType") {
+        Some(kind) if !matches!(kind.as_str(), Some("" | "complete")) => {
+            return Some(format!("its type is {}", clip(&kind.to_string())));
+        }
+        Some(_) | None => {}
+    }
+    let is_error = given("isError");
+    if let Some(word) = is_error.filter(|word| !word.is_boolean()) {
+        return Some(format!("`isError` is {}", clip(&word.to_string())));
+    }
+    match given("content") {
+        Some(Value::Array(parts)) => {
+            let has_no_text = |part: &&Value| part["type"] == "text" && !part["text"].is_string();
+            let part = parts.iter().take(PARTS_MAX).find(has_no_text)?;
+            Some(format!("a part of its text has none: {}", clip(&part.to_string())))
+        }
+        Some(other) => Some(format!("`content` is {}", clip(&other.to_string()))),
+        None if given("structuredContent").is_some() || is_error.is_some() => None,
+        None => Some(format!("it has no `content`: {}", clip(&result.to_string()))),
+    }
 }
 
 /// The parts of a result as they are gathered.

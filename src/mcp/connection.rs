@@ -332,11 +332,24 @@ impl Greeting {
         process.end().await;
         let why = match self {
             Self::TimedOut => format!("did not answer within {} s", server.start_timeout_s),
+            // That it ends once the connection is closed for that is no wonder.
+            Self::Failed(error) if is_answer(&error) => in_words(&error),
             Self::Ended | Self::Failed(_) if ended => format!("ended at its start {}", process.how_it_ended()),
             Self::Failed(error) => in_words(&error),
             Self::Ended => "ended at its start".to_owned(),
         };
         NoStart { why: format!("{why}{}", process.last_words().await), is_worth_another }
+    }
+}
+
+/// Whether the server said something that ended the greeting.
+fn is_answer(error: &ClientInitializeError) -> bool {
+    match error {
+        ClientInitializeError::ConnectionClosed(_)
+        | ClientInitializeError::TransportError { .. }
+        | ClientInitializeError::Cancelled => false,
+        ClientInitializeError::LegacyFallbackFailed { fallback, .. } => is_answer(fallback),
+        _ => true,
     }
 }
 
@@ -347,6 +360,10 @@ fn in_words(error: &ClientInitializeError) -> String {
         }
         ClientInitializeError::JsonRpcError(error) => {
             format!("refused the handshake: {} ({})", clip(&error.message), error.code.0)
+        }
+        ClientInitializeError::ExpectedInitResult(Some(result)) => {
+            let result = serde_json::to_string(result).unwrap_or_default();
+            format!("answered the handshake with what is no result of it: {}", clip(&result))
         }
         ClientInitializeError::LegacyFallbackFailed { fallback, .. } => in_words(fallback),
         other => format!("did not complete the handshake: {}", clip(&other.to_string())),

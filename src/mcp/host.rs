@@ -11,6 +11,7 @@ use tokio::task::JoinSet;
 use super::asking::Resumption;
 use super::connection::{Connection, Reply, Surrounding};
 use super::list::{Lists, ToolList, changes};
+use super::notes::Change;
 use crate::config::McpConfig;
 
 /// How long the lists that changed may take to be read again at the end.
@@ -18,7 +19,7 @@ const LAST_LIST_WAIT: Duration = Duration::from_secs(5);
 
 pub(super) struct Host {
     pub(super) surrounding: Surrounding,
-    pub(super) lists: Option<Lists>,
+    pub(super) lists: Option<Arc<Lists>>,
     pub(super) slots: BTreeMap<String, Slot>,
 }
 
@@ -127,7 +128,7 @@ impl Host {
         let listed = if is_hurried { None } else { connection.list(LAST_LIST_WAIT).await.ok() };
         match (listed, &self.lists) {
             (Some(tools), _) => drop(self.learn(name, slot, ToolList::new(connection.lifecycle, tools))),
-            (None, Some(lists)) => lists.forget(&slot.config),
+            (None, Some(lists)) => lists.mark_stale(&slot.config),
             (None, None) => {}
         }
     }
@@ -141,7 +142,7 @@ impl Host {
         if let Some(dead) = held.take() {
             dead.end().await;
         }
-        let seen = self.lists.as_ref().and_then(|lists| lists.load(&slot.config)).map(|list| list.lifecycle);
+        let seen = self.lists.as_ref().and_then(|lists| lists.last_seen(&slot.config)).map(|list| list.lifecycle);
         let opened = Connection::open(name, &slot.config, seen, &self.surrounding).await;
         let connection = Arc::new(opened.map_err(|failure| failure.why)?);
         *held = Some(Arc::clone(&connection));
@@ -155,20 +156,27 @@ impl Host {
         }
         drop(held);
         if let (true, Some(lists)) = (connection.notes.take_list_changed(), &self.lists) {
-            lists.forget(&slot.config);
+            lists.mark_stale(&slot.config);
         }
         connection.end().await;
     }
 
-    /// Keeps a list for later invocations, and tells what changed since it was last seen.
+    /// Keeps a list for later invocations; one that changed since it was last seen only when that is told.
     fn learn(&self, name: &str, slot: &Slot, list: ToolList) -> ToolList {
         let Some(lists) = &self.lists else { return list };
-        let before = lists.load(&slot.config);
-        if let Some(changed) = before.as_ref().and_then(|before| changes(&before.tools, &list.tools)) {
-            let warning = format!("the tools of the MCP server {name} changed since they were last listed: {changed}");
-            self.surrounding.warnings.push(warning);
-        }
-        if before.as_ref() != Some(&list)
+        let before = lists.last_seen(&slot.config);
+        let changed = before.as_ref().and_then(|before| changes(&before.tools, &list.tools));
+        let is_changed = changed.is_some();
+        let change = changed.map(|changed| {
+            let (lists, config, list) = (Arc::clone(lists), slot.config.clone(), list.clone());
+            Change {
+                text: format!("the tools of the MCP server {name} changed since they were last listed: {changed}"),
+                keep: Box::new(move || lists.store(&config, &list)),
+            }
+        });
+        self.surrounding.warnings.set_change(name, change);
+        if !is_changed
+            && before.as_ref() != Some(&list)
             && let Err(error) = lists.store(&slot.config, &list)
         {
             self.surrounding.warnings.push(format!("the tools of the MCP server {name} cannot be kept: {error}"));

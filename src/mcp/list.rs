@@ -19,7 +19,7 @@ use crate::workspace::root::Root;
 
 /// The folder of the lists in the cache.
 pub(super) const CACHE: &str = "mcp";
-const FORMAT: u32 = 2;
+const FORMAT: u32 = 3;
 /// A larger file is no list that attini wrote.
 const LIST_BYTES_MAX: u64 = 64 * 1024 * 1024;
 /// How many names a warning about changes tells of each kind.
@@ -82,12 +82,15 @@ pub(super) enum Lifecycle {
 pub(super) struct ToolList {
     format: u32,
     pub(super) lifecycle: Lifecycle,
+    /// It is not to be offered any more, but is what was last seen.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    is_stale: bool,
     pub(super) tools: Vec<ListedTool>,
 }
 
 impl ToolList {
     pub(super) fn new(lifecycle: Lifecycle, tools: Vec<ListedTool>) -> Self {
-        Self { format: FORMAT, lifecycle, tools }
+        Self { format: FORMAT, lifecycle, is_stale: false, tools }
     }
 }
 
@@ -115,8 +118,13 @@ impl Lists {
         PathBuf::from(format!("{}.json", hex(&Sha256::digest(identity.to_string().as_bytes()))))
     }
 
-    /// The list as it was last seen; `None` where there is none, or none that can be read: it is then asked for again.
+    /// The list to offer; `None` where there is none, or none that still holds: it is then asked for again.
     pub(super) fn load(&self, server: &McpConfig) -> Option<ToolList> {
+        self.last_seen(server).filter(|list| !list.is_stale)
+    }
+
+    /// The list as it was last seen, whether or not it still holds; `None` where there is none that can be read.
+    pub(super) fn last_seen(&self, server: &McpConfig) -> Option<ToolList> {
         let bytes = self.folder.read(&self.file_of(server), LIST_BYTES_MAX).ok()?;
         let list: ToolList = serde_json::from_slice(&bytes).ok()?;
         (list.format == FORMAT).then_some(list)
@@ -126,10 +134,11 @@ impl Lists {
         self.folder.replace(&self.file_of(server), &serde_json::to_vec(list)?, FILE_MODE)
     }
 
-    /// The list is asked for again next time.
-    pub(super) fn forget(&self, server: &McpConfig) {
-        // It may never have been there; and what cannot be removed is only seen once more.
-        let _ = self.folder.remove_file(&self.file_of(server));
+    /// The list is asked for again next time, and what changed is then told.
+    pub(super) fn mark_stale(&self, server: &McpConfig) {
+        let Some(list) = self.load(server) else { return };
+        // What cannot be written is only offered once more.
+        let _ = self.store(server, &ToolList { is_stale: true, ..list });
     }
 }
 
@@ -202,11 +211,12 @@ mod tests {
             fs_err::write(&path, broken).unwrap();
             assert_eq!(lists.load(&server("x")), None, "{broken}");
         }
-        fs_err::write(&path, r#"{"format":2,"lifecycle":"stateless","tools":[],"later":1}"#).unwrap();
+        fs_err::write(&path, r#"{"format":3,"lifecycle":"stateless","tools":[],"later":1}"#).unwrap();
         assert_eq!(lists.load(&server("x")), Some(ToolList::new(Lifecycle::Stateless, Vec::new())));
-        lists.forget(&server("x"));
-        lists.forget(&server("x"));
+        lists.mark_stale(&server("x"));
+        lists.mark_stale(&server("x"));
         assert_eq!(lists.load(&server("x")), None);
+        assert_eq!(lists.last_seen(&server("x")).map(|list| list.lifecycle), Some(Lifecycle::Stateless));
     }
 
     #[test]

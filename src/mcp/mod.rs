@@ -19,6 +19,7 @@ mod tool;
 mod transport;
 
 pub use answer::CallEnd;
+pub use notes::Warning;
 pub use schema::wire_schema;
 pub use serve::{Offered, Served, serve};
 pub use servers::Servers;
@@ -55,16 +56,15 @@ pub struct Ground<'a> {
 /// The tools of the configured servers, and the servers themselves.
 pub struct Offer {
     pub tools: Vec<Arc<dyn Tool>>,
+    /// They also have what is wrong with servers and their tools; those are left out.
     pub servers: Servers,
-    /// What is wrong with servers and their tools; those are left out.
-    pub warnings: Vec<String>,
 }
 
 /// Gathers the tools of the configured servers. Servers whose list is not known are started, all at once. `taken`: names
 /// that no server's tool may have.
 pub fn offer(config: &Config, taken: &[&str], ground: &Ground<'_>) -> Offer {
     if config.mcp.is_empty() {
-        return Offer { tools: Vec::new(), servers: Servers::none(), warnings: Vec::new() };
+        return Offer { tools: Vec::new(), servers: Servers::none() };
     }
     mask_secrets(config);
     let warnings = Arc::new(Warnings::default());
@@ -72,10 +72,10 @@ pub fn offer(config: &Config, taken: &[&str], ground: &Ground<'_>) -> Offer {
         Ok(folder) => folder,
         Err(error) => {
             let warning = format!("the MCP servers are left out: the workspace cannot be opened: {error}");
-            return Offer { tools: Vec::new(), servers: Servers::none(), warnings: vec![warning] };
+            return Offer { tools: Vec::new(), servers: Servers::none_because(Some(warning)) };
         }
     };
-    let lists = open_lists(ground, &warnings);
+    let lists = open_lists(ground, &warnings).map(Arc::new);
     let mut known: BTreeMap<String, ToolList> = BTreeMap::new();
     if let (Some(lists), false) = (&lists, ground.refresh) {
         known.extend(config.mcp.iter().filter_map(|(name, server)| Some((name.clone(), lists.load(server)?))));
@@ -95,7 +95,7 @@ pub fn offer(config: &Config, taken: &[&str], ground: &Ground<'_>) -> Offer {
     }
     let tools = tools_of(config, known, taken, &servers, &warnings);
     warn_of_unknown_names(config, &tools, &warnings);
-    Offer { tools, warnings: servers.take_warnings(), servers }
+    Offer { tools, servers }
 }
 
 /// Whether config's `[tools.NAME]` may be about a tool of a configured server. What a server offers changes without the

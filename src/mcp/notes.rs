@@ -1,5 +1,7 @@
 //! What is to be told of a server beside its results: warnings for the person, and what it asked of attini meanwhile.
 
+use std::collections::BTreeMap;
+use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -12,10 +14,28 @@ const WARNINGS_MAX: usize = 200;
 /// How many declined questions a result tells of.
 const DECLINED_MAX: usize = 5;
 
+/// Something that the person should know of a server.
+pub struct Warning {
+    pub text: String,
+    /// It is told even where little is to be told.
+    pub is_pressing: bool,
+}
+
+/// A list of tools that is not what was last seen. Only once that is told does it count as seen.
+pub(super) struct Change {
+    pub(super) text: String,
+    /// Keeps the new list.
+    pub(super) keep: Box<dyn FnOnce() -> io::Result<()> + Send>,
+}
+
 /// The warnings of all servers, until they are told.
 #[derive(Default)]
 pub(super) struct Warnings {
     waiting: Mutex<Vec<String>>,
+    /// By server. No number of other warnings crowds them out.
+    changes: Mutex<BTreeMap<String, Change>>,
+    /// What was told before.
+    told: Mutex<Vec<String>>,
 }
 
 impl Warnings {
@@ -26,7 +46,40 @@ impl Warnings {
         }
     }
 
-    pub(super) fn take(&self) -> Vec<String> {
+    /// What changed in a server's list since it was last seen; `None` takes back what was said of that before.
+    pub(super) fn set_change(&self, server: &str, change: Option<Change>) {
+        let mut changes = lock(&self.changes);
+        match change {
+            Some(change) => drop(changes.insert(server.to_owned(), change)),
+            None => drop(changes.remove(server)),
+        }
+    }
+
+    /// Hands over what waits, one by one, and keeps the lists whose changes are thereby told.
+    pub(super) fn tell(&self, mut tell: impl FnMut(&Warning)) {
+        let mut tell = |text: String, is_pressing| {
+            let warning = Warning { text, is_pressing };
+            tell(&warning);
+            lock(&self.told).push(warning.text);
+        };
+        let (waiting, changes) = (self.take(), std::mem::take(&mut *lock(&self.changes)));
+        for text in waiting {
+            tell(text, false);
+        }
+        for (server, change) in changes {
+            tell(change.text, true);
+            if let Err(error) = (change.keep)() {
+                tell(format!("the tools of the MCP server {server} cannot be kept: {error}"), false);
+            }
+        }
+    }
+
+    /// All that was told so far.
+    pub(super) fn told(&self) -> Vec<String> {
+        lock(&self.told).clone()
+    }
+
+    fn take(&self) -> Vec<String> {
         std::mem::take(&mut lock(&self.waiting))
     }
 }
@@ -111,6 +164,34 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_change_counts_as_seen_once_it_is_told() {
+        let warnings = Warnings::default();
+        let kept = Arc::new(AtomicU64::new(0));
+        let change = |text: &str| {
+            let kept = Arc::clone(&kept);
+            let keep = move || {
+                kept.fetch_add(1, Ordering::Relaxed);
+                Ok(())
+            };
+            Some(Change { text: text.to_owned(), keep: Box::new(keep) })
+        };
+        for number in 0..WARNINGS_MAX + 5 {
+            warnings.push(number.to_string());
+        }
+        warnings.set_change("a", change("a is other"));
+        warnings.set_change("a", change("a is quite other"));
+        warnings.set_change("b", change("b is other"));
+        warnings.set_change("b", None);
+        assert_eq!(kept.load(Ordering::Relaxed), 0);
+        let mut pressing = Vec::new();
+        let mut tell = |warning: &Warning| pressing.extend(warning.is_pressing.then(|| warning.text.clone()));
+        warnings.tell(&mut tell);
+        warnings.tell(&mut tell);
+        assert_eq!((pressing, kept.load(Ordering::Relaxed)), (vec!["a is quite other".to_owned()], 1));
+        assert_eq!(warnings.told().len(), WARNINGS_MAX + 1);
+    }
 
     #[test]
     fn a_chatty_server_is_told_of_within_bounds() {

@@ -9,6 +9,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Map, Value, json};
 
+use crate::call::validation::Schema;
+
 /// A larger schema would drown the prompt, and is no schema of arguments.
 pub(super) const SCHEMA_BYTES_MAX: usize = 512 * 1024;
 /// How many references in a row the root may be.
@@ -25,6 +27,12 @@ const ROOT_COMBINATORS: [&str; 9] =
 const ROOT_NAMES: [&str; 3] = ["$schema", "$id", "id"];
 /// The dialect in which `items` may be a list.
 const OLDER_DIALECT: &str = "http://json-schema.org/draft-07/schema#";
+/// The dialect in which the exclusive limits say whether the others are exclusive.
+const OLDEST_DIALECT: &str = "http://json-schema.org/draft-04/schema#";
+/// How older dialects, and recursive schemas, refer to what they hold.
+const REFERENCES: [&str; 3] = ["$ref", "$dynamicRef", "$recursiveRef"];
+/// What the references beyond `$ref` are led by; on the wire there are none.
+const RECURSION_MARKS: [&str; 2] = ["$dynamicAnchor", "$recursiveAnchor"];
 
 /// Why no call could ever be validated against a schema; `Ok` if it can be used.
 pub(super) fn check(schema: &Value) -> Result<(), String> {
@@ -48,17 +56,24 @@ pub(super) fn check(schema: &Value) -> Result<(), String> {
             return Err(format!("its schema refers to {reference}, which is not in it"));
         }
     }
-    Ok(())
+    // Every call of it would be refused.
+    Schema::compile(&own_schema(schema.clone())).map(drop).map_err(|why| format!("its schema is not sound: {why}"))
 }
 
 /// The schema to validate against: as it was given, in the dialect that it is plainly written in.
 pub(super) fn own_schema(schema: Value) -> Value {
     let mut schema = schema;
-    let is_older = has_item_list(&schema);
-    if let (true, Value::Object(root)) = (is_older, &mut schema)
+    let dialect = if holds(&schema, &|keyword, value| is_limit_flag(keyword) && value.is_boolean()) {
+        Some(OLDEST_DIALECT)
+    } else if holds(&schema, &|keyword, value| keyword == "items" && value.is_array()) {
+        Some(OLDER_DIALECT)
+    } else {
+        None
+    };
+    if let (Some(dialect), Value::Object(root)) = (dialect, &mut schema)
         && !root.contains_key("$schema")
     {
-        root.insert("$schema".to_owned(), json!(OLDER_DIALECT));
+        root.insert("$schema".to_owned(), json!(dialect));
     }
     schema
 }
@@ -119,7 +134,7 @@ fn gather_references(schema: &Value, found: &mut BTreeSet<String>) {
         Value::Object(object) => {
             for (keyword, value) in object {
                 match value {
-                    Value::String(reference) if keyword == "$ref" => {
+                    Value::String(reference) if REFERENCES.contains(&keyword.as_str()) => {
                         found.insert(reference.clone());
                     }
                     Value::Object(named) if holds_by_name(keyword) => {
@@ -135,14 +150,19 @@ fn gather_references(schema: &Value, found: &mut BTreeSet<String>) {
     }
 }
 
-fn has_item_list(schema: &Value) -> bool {
+fn is_limit_flag(keyword: &str) -> bool {
+    matches!(keyword, "exclusiveMinimum" | "exclusiveMaximum")
+}
+
+/// Whether a schema, or one within it, has a keyword with a value that `wanted` is true of.
+fn holds(schema: &Value, wanted: &impl Fn(&str, &Value) -> bool) -> bool {
     match schema {
         Value::Object(object) => object.iter().any(|(keyword, value)| match value {
-            Value::Array(_) if keyword == "items" => true,
-            Value::Object(named) if holds_by_name(keyword) => named.values().any(has_item_list),
-            _ => !holds_data(keyword) && has_item_list(value),
+            _ if wanted(keyword, value) => true,
+            Value::Object(named) if holds_by_name(keyword) => named.values().any(|schema| holds(schema, wanted)),
+            _ => !holds_data(keyword) && holds(value, wanted),
         }),
-        Value::Array(schemas) => schemas.iter().any(has_item_list),
+        Value::Array(schemas) => schemas.iter().any(|schema| holds(schema, wanted)),
         Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => false,
     }
 }
@@ -160,7 +180,8 @@ fn target<'s>(root: &'s Value, reference: &str) -> Option<&'s Value> {
 fn anchor<'s>(schema: &'s Value, name: &str) -> Option<&'s Value> {
     match schema {
         Value::Object(object) => {
-            if object.get("$anchor").and_then(Value::as_str) == Some(name) {
+            let is_named = |keyword| object.get(keyword).and_then(Value::as_str) == Some(name);
+            if is_named("$anchor") || is_named("$dynamicAnchor") {
                 return Some(schema);
             }
             object.iter().filter(|(keyword, _)| !holds_data(keyword)).find_map(|(_, value)| anchor(value, name))
@@ -223,8 +244,8 @@ impl Moved {
     }
 }
 
-/// Changes what services refuse anywhere in a schema: references that lead elsewhere than to a definition, lists
-/// without `items`, `items` that are a list, and an empty `required`.
+/// Changes what services refuse anywhere in a schema: references that lead elsewhere than to a definition, or that are
+/// not plain ones; lists without `items`, `items` that are a list, an empty `required`, and limits as draft 4 has them.
 fn adapt(schema: &Value, moved: &mut Moved) -> Value {
     let object = match schema {
         Value::Object(object) => object,
@@ -234,8 +255,10 @@ fn adapt(schema: &Value, moved: &mut Moved) -> Value {
     };
     let mut adapted = Map::new();
     for (keyword, value) in object {
+        let mut keyword = keyword.as_str();
         let value = match value {
-            Value::String(reference) if keyword == "$ref" => {
+            Value::String(reference) if REFERENCES.contains(&keyword) => {
+                keyword = "$ref";
                 if leads_to_definition(reference) {
                     value.clone()
                 } else {
@@ -243,10 +266,10 @@ fn adapt(schema: &Value, moved: &mut Moved) -> Value {
                 }
             }
             Value::Array(required) if keyword == "required" && required.is_empty() => continue,
+            _ if RECURSION_MARKS.contains(&keyword) => continue,
+            Value::Bool(_) if is_limit_flag(keyword) => continue,
             _ if holds_data(keyword) => value.clone(),
-            Value::Bool(_) if matches!(keyword.as_str(), "additionalProperties" | "unevaluatedProperties") => {
-                value.clone()
-            }
+            Value::Bool(_) if matches!(keyword, "additionalProperties" | "unevaluatedProperties") => value.clone(),
             Value::Object(named) if holds_by_name(keyword) => {
                 named.iter().map(|(name, schema)| (name.clone(), adapt(schema, moved))).collect()
             }
@@ -257,7 +280,14 @@ fn adapt(schema: &Value, moved: &mut Moved) -> Value {
             Value::Object(_) => adapt(value, moved),
             Value::Bool(_) | Value::Null | Value::Number(_) | Value::String(_) => value.clone(),
         };
-        adapted.insert(keyword.clone(), value);
+        adapted.insert(keyword.to_owned(), value);
+    }
+    for (limit, flag) in [("minimum", "exclusiveMinimum"), ("maximum", "exclusiveMaximum")] {
+        if object.get(flag) == Some(&Value::Bool(true))
+            && let Some(number) = adapted.remove(limit)
+        {
+            adapted.insert(flag.to_owned(), number);
+        }
     }
     let is_list = match adapted.get("type") {
         Some(Value::String(name)) => name == "array",
@@ -265,10 +295,6 @@ fn adapt(schema: &Value, moved: &mut Moved) -> Value {
         _ => false,
     };
     if is_list && !adapted.contains_key("items") {
-        adapted.insert("items".to_owned(), json!({}));
-    }
-    if adapted.get("items").is_some_and(|items| items.get("anyOf").and_then(Value::as_array).is_some_and(Vec::is_empty))
-    {
         adapted.insert("items".to_owned(), json!({}));
     }
     Value::Object(adapted)

@@ -13,8 +13,9 @@ use std::time::Duration;
 use anyhow::Context;
 use rmcp::ServerHandler;
 use rmcp::model::{
-    CallToolRequestParams, CallToolResponse, CallToolResult, ContentBlock, ErrorCode, ErrorData, Implementation,
-    ListToolsResult, PaginatedRequestParams, RequestId, ServerCapabilities, ServerConfig,
+    CallToolRequestParams, CallToolResponse, CallToolResult, ClientRequest, ContentBlock, ErrorCode, ErrorData,
+    Implementation, JsonRpcMessage, JsonRpcRequest, ListToolsResult, PaginatedRequestParams, RequestId,
+    ServerCapabilities, ServerConfig,
 };
 use rmcp::service::{RequestContext, RoleServer, RxJsonRpcMessage, TxJsonRpcMessage, serve_server};
 use rmcp::transport::Transport;
@@ -22,10 +23,15 @@ use serde::Deserialize;
 use serde_json::{Map, Value, json};
 use tokio::sync::{Notify, oneshot};
 
+use super::answer::clip;
 use crate::interrupt::{Cause, Interrupt};
 
 /// A longer line is no message that attini reads.
 const MESSAGE_BYTES_MAX: u64 = 16 * 1024 * 1024;
+/// How much of a line that is skipped is read at a time.
+const PIECE_BYTES: u64 = 64 * 1024;
+/// The requests that are answered; of these nothing but their parameters can be wrong.
+const METHODS: [&str; 5] = ["initialize", "ping", "server/discover", "tools/list", "tools/call"];
 /// How many lines may wait to be read.
 const LINES_WAITING_MAX: usize = 16;
 /// How long the last messages may take to be written: whoever reads them may have stopped.
@@ -212,9 +218,37 @@ impl ServerHandler for Handler {
     }
 }
 
+/// A line of the client.
+enum Line {
+    Whole(Vec<u8>),
+    TooLong,
+}
+
+/// Reads a line; `None` where there is none any more. Of one that is too long the rest is skipped by [`skip_line`].
+fn read_line(input: &mut impl BufRead) -> Option<Line> {
+    let mut line = Vec::new();
+    let count = input.by_ref().take(MESSAGE_BYTES_MAX).read_until(b'\n', &mut line);
+    match count {
+        Ok(0) | Err(_) => None,
+        Ok(_) if line.len() as u64 >= MESSAGE_BYTES_MAX && !line.ends_with(b"\n") => Some(Line::TooLong),
+        Ok(_) => Some(Line::Whole(line)),
+    }
+}
+
+/// Reads on to the end of a line, piece by piece.
+fn skip_line(input: &mut impl BufRead) {
+    let mut piece = Vec::new();
+    while let Ok(1..) = input.by_ref().take(PIECE_BYTES).read_until(b'\n', &mut piece) {
+        if piece.ends_with(b"\n") {
+            return;
+        }
+        piece.clear();
+    }
+}
+
 /// Messages from stdin and to stdout, a line each.
 struct Stdio {
-    read: tokio::sync::mpsc::Receiver<Vec<u8>>,
+    read: tokio::sync::mpsc::Receiver<Line>,
     messages: VecDeque<Value>,
     lines: mpsc::Sender<Vec<u8>>,
 }
@@ -227,12 +261,13 @@ impl Stdio {
             .name("stdin".to_owned())
             .spawn(move || {
                 let mut stdin = BufReader::new(std::io::stdin());
-                loop {
-                    let mut line = Vec::new();
-                    let count = (&mut stdin).take(MESSAGE_BYTES_MAX).read_until(b'\n', &mut line);
-                    let is_last = count.is_err() || line.is_empty() || line.len() as u64 >= MESSAGE_BYTES_MAX;
-                    if is_last || found.blocking_send(line).is_err() {
+                while let Some(line) = read_line(&mut stdin) {
+                    let is_cut = matches!(line, Line::TooLong);
+                    if found.blocking_send(line).is_err() {
                         return;
+                    }
+                    if is_cut {
+                        skip_line(&mut stdin);
                     }
                 }
             })
@@ -253,16 +288,30 @@ impl Stdio {
     }
 
     fn read_message(&self, message: &Value) -> Option<RxJsonRpcMessage<RoleServer>> {
-        if let Ok(message) = RxJsonRpcMessage::<RoleServer>::deserialize(message) {
-            return Some(message);
+        let id = message.get("id");
+        if id.is_some_and(|id| RequestId::deserialize(id).is_err()) && message.get("error").is_none() {
+            self.refuse(&Value::Null, ErrorCode::INVALID_REQUEST, "the id is neither a string nor an integer");
+            return None;
         }
-        let id = message.get("id").cloned().unwrap_or_default();
-        if message.get("method").is_some() && RequestId::deserialize(&id).is_ok() {
-            self.refuse(&id, ErrorCode::INVALID_PARAMS, "the request is not one of the protocol");
-        } else if message.get("method").is_none() {
-            self.refuse(&Value::Null, ErrorCode::INVALID_REQUEST, "it is no message of the protocol");
+        let read = RxJsonRpcMessage::<RoleServer>::deserialize(message).ok();
+        let is_custom = matches!(
+            &read,
+            Some(JsonRpcMessage::Request(JsonRpcRequest { request: ClientRequest::CustomRequest(_), .. })) | None
+        );
+        let method = message.get("method").and_then(Value::as_str);
+        match (id, method) {
+            // The SDK takes what it cannot read for a request that it does not know.
+            (Some(id), Some(method)) if is_custom && (read.is_none() || METHODS.contains(&method)) => {
+                let why = format!("the parameters do not fit {}", clip(method));
+                self.refuse(id, ErrorCode::INVALID_PARAMS, &why);
+                None
+            }
+            (_, None) if read.is_none() => {
+                self.refuse(&Value::Null, ErrorCode::INVALID_REQUEST, "it is no message of the protocol");
+                None
+            }
+            _ => read,
         }
-        None
     }
 }
 
@@ -287,7 +336,14 @@ impl Transport<RoleServer> for Stdio {
                     return Some(message);
                 }
             }
-            let line = self.read.recv().await?;
+            let line = match self.read.recv().await? {
+                Line::Whole(line) => line,
+                Line::TooLong => {
+                    let why = format!("the line has more than the {MESSAGE_BYTES_MAX} bytes that are taken");
+                    self.refuse(&Value::Null, ErrorCode::INVALID_REQUEST, &why);
+                    continue;
+                }
+            };
             match serde_json::from_slice(line.trim_ascii()) {
                 Ok(Value::Array(batch)) => self.messages.extend(batch),
                 Ok(message) => self.messages.push_back(message),
@@ -300,5 +356,26 @@ impl Transport<RoleServer> for Stdio {
     async fn close(&mut self) -> Result<(), Self::Error> {
         self.read.close();
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_that_is_too_long_is_skipped_to_its_end() {
+        let long = usize::try_from(MESSAGE_BYTES_MAX).unwrap();
+        let mut text = vec![b'x'; long - 1];
+        text.extend(b"\n");
+        text.extend(vec![b'y'; 2 * long]);
+        text.extend(b"\nlast");
+        let mut input = BufReader::new(text.as_slice());
+        let whole = |line| matches!(line, Some(Line::Whole(line)) if line.len() == long);
+        assert!(whole(read_line(&mut input)));
+        assert!(matches!(read_line(&mut input), Some(Line::TooLong)));
+        skip_line(&mut input);
+        assert!(matches!(read_line(&mut input), Some(Line::Whole(line)) if line == b"last"));
+        assert!(read_line(&mut input).is_none());
     }
 }

@@ -14,7 +14,7 @@ use super::answer;
 use super::asking::Resumption;
 use super::host::{Called, Host};
 use super::list::ToolList;
-use super::notes::Warnings;
+use super::notes::{Warning, Warnings};
 use crate::interrupt::Interrupt;
 
 /// The MCP servers of an invocation. Dropping it ends those that run.
@@ -60,17 +60,31 @@ impl Servers {
 
     /// No server at all.
     pub fn none() -> Self {
+        Self::none_because(None)
+    }
+
+    /// No server at all, and why.
+    pub(super) fn none_because(why: Option<String>) -> Self {
+        let warnings = Arc::new(Warnings::default());
+        if let Some(why) = why {
+            warnings.push(why);
+        }
         let state = Mutex::new(State::Ended);
-        Self { desk: Arc::new(Desk { state, warnings: Arc::default(), interrupt: Interrupt::default() }) }
+        Self { desk: Arc::new(Desk { state, warnings, interrupt: Interrupt::default() }) }
     }
 
     pub(super) fn desk(&self) -> Arc<Desk> {
         Arc::clone(&self.desk)
     }
 
-    /// What is to be told of the servers since this was last asked.
-    pub fn take_warnings(&self) -> Vec<String> {
-        self.desk.warnings.take()
+    /// Hands over what is to be told of the servers since this was last done. Whoever takes it has told it.
+    pub fn tell_warnings(&self, tell: impl FnMut(&Warning)) {
+        self.desk.warnings.tell(tell);
+    }
+
+    /// All that was told so far.
+    pub fn warnings_told(&self) -> Vec<String> {
+        self.desk.warnings.told()
     }
 
     /// Ends the servers that run, and waits for that. Later calls find none.

@@ -14,6 +14,7 @@ use rmcp::model::{ClientRequest, ErrorData, JsonRpcMessage, RequestId};
 use rmcp::service::{RxJsonRpcMessage, TxJsonRpcMessage};
 use rmcp::transport::Transport;
 use serde::Deserialize;
+use serde::de::IgnoredAny;
 use serde_json::{Map, Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::unix::pipe;
@@ -38,6 +39,13 @@ pub(super) struct Pipes {
     messages: VecDeque<Value>,
     notes: Arc<Notes>,
     probe: Probe,
+}
+
+/// What can be seen of an answer whose strings cannot be read.
+#[derive(Deserialize)]
+struct Envelope {
+    id: RequestId,
+    method: Option<IgnoredAny>,
 }
 
 /// Whether the server speaks a protocol without a handshake is asked first. One that never answers counts as older.
@@ -83,7 +91,14 @@ impl Pipes {
         match serde_json::from_slice(line) {
             Ok(Value::Array(batch)) => self.messages.extend(batch),
             Ok(message) => self.messages.push_back(message),
-            Err(_) => self.notes.skip_line(line, "not JSON"),
+            // Whoever asked need not wait for what has come.
+            Err(error) => match serde_json::from_slice::<Envelope>(line) {
+                Ok(Envelope { id, method: None }) => {
+                    let result = format!("the line cannot be read: {error}");
+                    self.messages.push_back(json!({"jsonrpc": "2.0", "id": id, "result": result}));
+                }
+                Ok(Envelope { id: _, method: Some(_) }) | Err(_) => self.notes.skip_line(line, "not JSON"),
+            },
         }
     }
 

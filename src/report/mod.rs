@@ -31,6 +31,7 @@ use serde_json::{Map, Value};
 use crate::exit::Status;
 use crate::failure::Failure;
 use crate::interrupt::Interrupt;
+use crate::mcp::Servers;
 
 use event::{Event, TurnResult};
 use line::{Line, Tone};
@@ -235,6 +236,18 @@ impl Reporter {
         let mut writer = self.writer();
         let turn = writer.turn;
         writer.tell(turn, &Event::Warning { message: message.to_owned() });
+    }
+
+    /// What is to be told of MCP servers. That one offers other tools than it did is told with `--quiet` too.
+    pub fn warn_of_servers(&self, servers: &Servers, turn: Option<u64>) {
+        servers.tell_warnings(|warning| {
+            let mut writer = self.writer();
+            let turn = turn.or(writer.turn);
+            writer.tell(turn, &Event::Warning { message: warning.text.clone() });
+            if self.is_quiet && warning.is_pressing {
+                writer.write_stderr(&progress::warning(&warning.text));
+            }
+        });
     }
 
     /// Lines on stderr that are part of what was asked for, so that `--quiet` keeps them: rules to add, a file left out.

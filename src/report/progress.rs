@@ -37,6 +37,11 @@ pub(super) struct Telling {
     pub(super) waiting_for: Option<String>,
 }
 
+/// A warning as it is shown.
+pub(super) fn warning(message: &str) -> Vec<Line> {
+    Line::all(Tone::Warning, "warning: ", "  ", message)
+}
+
 impl Progress {
     pub(super) fn tell(&mut self, turn: Option<u64>, event: &Event, verbose: bool) -> Telling {
         let mut telling = Telling::default();
@@ -86,7 +91,7 @@ impl Progress {
                 );
                 telling.lines = vec![Line::new(Tone::Dim, &line)];
             }
-            Event::Warning { message } => telling.lines = Line::all(Tone::Warning, "warning: ", "  ", message),
+            Event::Warning { message } => telling.lines = warning(message),
         }
         telling
     }

@@ -122,9 +122,7 @@ impl Turn<'_> {
 
     /// Tells what is to be told of MCP servers since this was last done.
     pub(crate) fn warn_of_servers(&self) {
-        for warning in self.servers.take_warnings() {
-            self.warn(warning);
-        }
+        self.reporter.warn_of_servers(&self.servers, Some(self.history().turn()));
     }
 
     pub(crate) fn warn(&self, message: impl Into<String>) {

@@ -11,13 +11,13 @@ use crate::report::Reporter;
 use crate::session::folder::SessionFolder;
 use crate::session::history::{CallProgress, History, OperationProgress, Round};
 use crate::session::log::Log;
-use crate::session::pending::PendingFile;
+use crate::session::pending::{PendingCall, PendingFile};
 use crate::session::record::{
     DecidedBy, Decision, OperationId, PlannedFile, ResultStatus, Scope, ToolCall, TurnStatus,
 };
-use crate::tool::Overlay;
 use crate::tool::patch::recover::{Recovery, clean_temporary_files, recover};
 use crate::tool::patch::write::State;
+use crate::tool::{Overlay, Preview};
 use crate::workspace::{Workspace, World};
 
 /// `reason` of every result that a repair made.
@@ -252,10 +252,27 @@ pub fn heed_decisions(
             Some(Decision::Deny | Decision::Stale) => settled::refusal(call),
             // The file alone cannot make an answer the result of a call that asked nothing.
             Some(Decision::Answer) if is_question(&settlement.id) => settled::answered(call),
+            Some(Decision::Answer) if answers_what_waits(call, history) => settled::answered_in_vain(call),
             Some(Decision::Answer | Decision::Approve | Decision::Allow) | None => continue,
         };
         *settlement = Settlement::of_answer(call.operation_id(), &call.name, answer);
     }
+}
+
+/// Whether an answer is one to what its call asked back last.
+fn answers_what_waits(call: &PendingCall, history: &History) -> bool {
+    let round = match &call.preview {
+        Some(Preview::Question { round, .. }) => *round,
+        Some(
+            Preview::Patch { .. }
+            | Preview::Command { .. }
+            | Preview::Read { .. }
+            | Preview::Fetch { .. }
+            | Preview::Tool { .. },
+        )
+        | None => None,
+    };
+    history.waiting(&call.operation_id()).is_some_and(|waiting| round == Some(waiting.round))
 }
 
 /// Whether the file lists operations of that call one by one.

@@ -57,7 +57,9 @@ fn parts_become_text_without_base64() {
         (json!({"content": [], "structuredContent": {"a": 1}}), r#"{"a":1}"#),
         (json!({"content": [{"type": "text", "text": " "}], "structuredContent": [1]}), " \n[1]"),
         (json!({"content": [{"type": "text", "text": "a"}], "structuredContent": {"a": 1}}), "a"),
-        (json!({}), ""),
+        (json!({"content": []}), ""),
+        (json!({"resultType": "", "content": [], "isError": null}), ""),
+        (json!({"resultType": "complete", "structuredContent": [2]}), "[2]"),
         (
             json!({"content": [{"type": "audio", "mimeType": "audio/wav", "data": "AAAA"}]}),
             "[audio, audio/wav, 3 bytes, not shown]",
@@ -136,9 +138,35 @@ fn every_end_has_its_status_and_code() {
 }
 
 #[test]
+fn what_is_no_result_is_not_taken_for_success() {
+    for (result, flaw) in [
+        (json!(5), "it is 5."),
+        (json!(null), "it is null."),
+        (json!([1]), "it is [1]."),
+        (json!("a line that cannot be read"), "a line that cannot be read."),
+        (json!({}), "it has no `content`: {}."),
+        (json!({"foo": 1}), "it has no `content`: {\"foo\":1}."),
+        (json!({"content": null}), "it has no `content`"),
+        (json!({"content": "str"}), "`content` is \"str\"."),
+        (json!({"content": [{"type": "text", "text": null}]}), "a part of its text has none: {"),
+        (
+            json!({"content": [{"type": "text", "text": "a"}, {"type": "text", "text": 5}]}),
+            "a part of its text has none",
+        ),
+        (json!({"content": [], "resultType": "weird"}), "its type is \"weird\"."),
+        (json!({"content": [], "resultType": 7}), "its type is 7."),
+        (json!({"content": [], "isError": "true"}), "`isError` is \"true\"."),
+    ] {
+        let outcome = settled(end(replied(Reply::Result(result.clone()))));
+        assert_eq!((outcome.status, outcome.code), (ResultStatus::Unknown, Some("unknown_outcome")), "{result}");
+        assert!(outcome.content.contains(&format!("is no result of the protocol: {flaw}")), "{}", outcome.content);
+    }
+}
+
+#[test]
 fn what_was_declined_is_said() {
     let declined = vec!["Your name?".to_owned()];
-    let outcome = settled(end(Called::Replied { reply: Reply::Result(json!({})), declined }));
+    let outcome = settled(end(Called::Replied { reply: Reply::Result(json!({"content": []})), declined }));
     assert_eq!(outcome.content, "\n[In mid-call the server asked: Your name?. It was told that nobody answers.]");
 }
 

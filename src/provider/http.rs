@@ -239,9 +239,8 @@ impl Answer {
         while bytes.len() < bytes_max {
             match self.next(patience) {
                 Ok(Some(piece)) => bytes.extend_from_slice(&piece),
-                Ok(None) => break,
                 Err(trouble) if patience.is_none() || trouble.error.interrupted => return Err(trouble),
-                Err(_) => break,
+                Ok(None) | Err(_) => break,
             }
         }
         bytes.truncate(bytes_max);

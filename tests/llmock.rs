@@ -225,7 +225,7 @@ fn go_through_lasting_faults(server: &LlMock, format: Format) {
         (401, "unauthorized"),
         (403, "unauthorized"),
         (404, "provider_error"),
-        (413, "provider_error"),
+        (413, "context_overflow"),
         (422, "provider_error"),
     ] {
         server.script(&[json!({"type": "fail", "status": status, "message": "The peer's own words."})]);

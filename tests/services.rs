@@ -76,7 +76,7 @@ fn thoughts_go_to_their_own_model_and_the_field_to_all_where_it_is_wanted() {
     case.run(["tell", "-m", "openai/test-model", "--reasoning-effort", "max", "go"]).exit(0);
     assert_eq!(thoughts(), [json!("First."), Value::Null, Value::Null, Value::Null, Value::Null]);
     assert_eq!(case.server().last_request().body["reasoning_effort"], "xhigh");
-    let told = case.run(["tell", "--reasoning-effort", "loads", "go"]).exit(13);
+    let told = case.run(["tell", "--reasoning-effort", "loads", "go"]).exit(2);
     told.stderr_contains("no reasoning effort \"loads\"").stderr_contains("--reasoning-effort takes none, minimal");
 }
 

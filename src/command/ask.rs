@@ -88,9 +88,7 @@ fn answer(
         let request = Request { system: &system, messages: &messages, tools: &tools, ..request(equipment, history) };
         let reply = complete(invocation, equipment, &request);
         let has_text = reply.as_ref().is_ok_and(|reply| !reply.text.trim().is_empty());
-        if has_text
-            || reply.as_ref().is_err_and(|error| error.interrupted || error.retryable || error.code == "unauthorized")
-        {
+        if has_text || reply.as_ref().is_err_and(|error| error.interrupted || error.retryable) {
             return reply;
         }
     }

@@ -89,7 +89,7 @@ impl Turn<'_> {
         if self.has_failed_to_summarise {
             return Ok(None);
         }
-        let kept = Kept { tokens: limit / KEPT_PART, unseen: true };
+        let kept = Kept { tokens: limit / KEPT_PART, unseen: self.has_room_for_unseen(limit) };
         let Some(count) = choose_border(self.history(), kept) else { return Ok(None) };
         // Where prompt and system prompt alone are too long, a summary of little is no help, and costs a request.
         if entries_tokens(&self.history().entries()[..count]) < limit / KEPT_PART {
@@ -110,10 +110,8 @@ impl Turn<'_> {
     pub(super) fn compact_after_overflow(&mut self, mut error: ProviderError) -> anyhow::Result<Option<Ending>> {
         let tokens = self.prompt_tokens();
         let known = self.compact_at_tokens().unwrap_or(tokens).min(tokens);
-        // What the model has not seen is given up last.
-        let kept = |unseen| Kept { tokens: known / KEPT_PART, unseen };
-        let border = [true, false].into_iter().find_map(|unseen| choose_border(self.history(), kept(unseen)));
-        let Some(count) = border else {
+        let kept = Kept { tokens: known / KEPT_PART, unseen: self.has_room_for_unseen(known / 2) };
+        let Some(count) = choose_border(self.history(), kept) else {
             error.hint = Some("there is nothing left to summarise; send a shorter prompt".to_owned());
             return Ok(Some(Ending::Provider(error)));
         };
@@ -148,9 +146,20 @@ impl Turn<'_> {
 
     /// How long the next request will be, about.
     fn prompt_tokens(&self) -> u64 {
-        let system = self.settings.system_prompt().len();
+        estimate_prompt(self.history(), self.fixed_bytes())
+    }
+
+    /// Of system prompt and tools.
+    fn fixed_bytes(&self) -> u64 {
         let tools: usize = self.registry.advertised().iter().map(tool_bytes).sum();
-        estimate_prompt(self.history(), (system + tools) as u64)
+        (self.settings.system_prompt().len() + tools) as u64
+    }
+
+    /// Whether what the model has not been sent yet can stay as it is, and the next request still be so short.
+    fn has_room_for_unseen(&self, tokens: u64) -> bool {
+        let entries = self.history().entries();
+        let unseen = &entries[entries.len() - uncoverable(self.history(), true)..];
+        self.fixed_bytes() / BYTES_PER_TOKEN + entries_tokens(unseen) <= tokens
     }
 
     /// Has the first `count` entries summarised, and puts the summary on disk before it tells of it.
@@ -210,8 +219,7 @@ impl Turn<'_> {
         let mut reply = self.ask_for_summary(messages, first);
         let again = match &reply {
             Ok(reply) => reply.text.trim().is_empty(),
-            // Another form is no help where the key is refused.
-            Err(error) => !error.interrupted && !error.retryable && error.code != "unauthorized",
+            Err(error) => !error.interrupted && !error.retryable,
         };
         if again && first == Form::Conversation {
             reply = self.ask_for_summary(messages, Form::Text { bytes_max: self.transcript_bytes(tokens, true) });

@@ -86,7 +86,7 @@ impl Conversation {
                 5 => reply().text("never").error_in_stream("overloaded_error"),
                 _ => reply().error(409, "somebody else is at it"),
             };
-            self.script(fault.header("Retry-After", "0"));
+            self.script(fault.header("Retry-After", "0.001"));
             self.retries_scripted += 1;
         }
         if self.lot.below(10) == 0 {
@@ -189,7 +189,7 @@ impl Conversation {
             }
             End::Exhausted => {
                 for _ in 0..TRIES_MAX {
-                    self.script(reply().error(503, "busy").header("Retry-After", "0"));
+                    self.script(reply().error(503, "busy").header("Retry-After", "0.001"));
                 }
                 self.retries_scripted += TRIES_MAX - 1;
                 self.run(&tell, 13);

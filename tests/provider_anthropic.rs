@@ -204,7 +204,7 @@ fn a_question_on_the_side_offers_the_tools_and_forbids_them() {
 
 #[test]
 fn what_may_be_temporary_is_tried_again_and_the_rest_is_told() {
-    let now = |reply: crate::support::Reply| reply.header("Retry-After", "0");
+    let now = |reply: crate::support::Reply| reply.header("Retry-After", "0.001");
     let conversation = Conversation::begin([
         now(reply().error(529, "Overloaded")),
         now(reply().text("Hel").error_in_stream("overloaded_error")),

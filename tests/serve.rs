@@ -113,8 +113,8 @@ fn one_call_carries_several_operations() {
     assert_eq!(case.order(), ["x", "x"], "nothing of a call runs that would have to ask");
 }
 
-/// A command that says who it is and waits for the file `go`.
-const WAIT: &str = "echo $$ > waiting\nwhile [ ! -e go ]; do sleep 0.02; done\necho waited >> order\n";
+/// A command that says who it is, at once and whole, and waits for the file `go`.
+const WAIT: &str = "echo $$ > said\nmv said waiting\nwhile [ ! -e go ]; do sleep 0.02; done\necho waited >> order\n";
 
 fn waiting() -> Case {
     case().file("wait.sh", WAIT)

@@ -152,11 +152,11 @@ fn http_date(now: SystemTime, seconds: i64) -> String {
 #[test]
 fn each_wait_is_shown_with_its_reason() {
     let case = Case::new().script([
-        reply().error(429, "slow down").header("Retry-After", "0"),
-        reply().text("Hel").error_in_stream("overloaded_error").header("Retry-After", "0"),
+        reply().error(429, "slow down").header("Retry-After", "0.001"),
+        reply().text("Hel").error_in_stream("overloaded_error").header("Retry-After", "0.001"),
         reply().text("Hello"),
     ]);
     let told = case.run(["tell", "go"]).exit(0).stderr_text();
-    assert!(told.contains("attempt 2 in 0 ms: openai answered with HTTP status 429: slow down"), "{told}");
-    assert!(told.contains("attempt 3 in 0 ms: openai reported an error in its reply: overloaded_error"), "{told}");
+    assert!(told.contains("attempt 2 in 1 ms: openai answered with HTTP status 429: slow down"), "{told}");
+    assert!(told.contains("attempt 3 in 1 ms: openai reported an error in its reply: overloaded_error"), "{told}");
 }

@@ -59,8 +59,9 @@ impl Schedule {
                 Some(asked) if asked > Duration::from_secs(RETRY_AFTER_SECONDS_MAX) => {
                     return Err(later(trouble.error, asked));
                 }
-                Some(asked) => asked,
-                None => self.delay(tries, chance()),
+                // A service that says "now", or a time that is past, is believed once.
+                Some(asked) if tries == 1 || !asked.is_zero() => asked,
+                Some(_) | None => self.delay(tries, chance()),
             };
             if tries >= self.tries_max {
                 return Err(exhausted(trouble.error, tries, trouble.retry_after));
@@ -182,6 +183,24 @@ mod tests {
     }
 
     #[test]
+    fn a_delay_of_nothing_is_no_way_around_the_schedule() {
+        let slow = Schedule { tries_max: 5, first_delay: Duration::from_millis(4) };
+        let mut waits = Vec::new();
+        let mut observe = |progress: Progress<'_>| {
+            if let Progress::Retrying { delay_ms, .. } = progress {
+                waits.push(delay_ms);
+            }
+        };
+        let result = slow.run("acme", &Interrupt::default(), &mut observe, |_| Err::<(), _>(after(Duration::ZERO)));
+        assert!(result.is_err());
+        assert_eq!((waits[0], waits.len()), (0, 4));
+        assert!(
+            (6..=8).contains(&waits[1]) && (12..=16).contains(&waits[2]) && (24..=32).contains(&waits[3]),
+            "{waits:?}"
+        );
+    }
+
+    #[test]
     fn an_interrupt_ends_the_waiting() {
         let interrupt = Interrupt::default();
         interrupt.raise(Cause::TimeLimit);
@@ -198,6 +217,7 @@ mod tests {
             ("1.5", Some(Duration::from_millis(1500))),
             ("Sun, 06 Nov 1994 08:49:37 GMT", Some(Duration::from_secs(77))),
             ("Sun, 06 Nov 1994 08:00:00 GMT", Some(Duration::ZERO)),
+            ("18446744073709551616", Some(Duration::MAX)),
             ("-3", None),
             ("NaN", None),
             ("soon", None),

@@ -218,10 +218,7 @@ mod tests {
             [(0o4755, 0o755), (0o2711, 0o711), (0o1777, 0o777), (0o10_4700, 0o700), (u32::MAX, 0o777)]
         {
             let folder = tempfile::tempdir().unwrap();
-            let workspace = Workspace {
-                root: Root::open(folder.path()).unwrap(),
-                own_places: crate::workspace::own_places::OwnPlaces::default(),
-            };
+            let workspace = Workspace::new(Root::open(folder.path()).unwrap());
             let places = Places::open(&workspace).unwrap();
             let gone = Image { mode: Some(recorded), ..image("f", Some("A"), None) };
             put_back(&plan(&[sure(vec![gone])], &places).restorations, &places).unwrap();

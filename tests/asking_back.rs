@@ -200,6 +200,8 @@ fn a_kill_before_anyone_was_asked_loses_nothing() {
     let before = asked("back").with_unplayed_replies();
     let case = killed(&before, "back", "call_waiting", None);
     assert!(!case.run(["status"]).exit(0).stdout_text().contains("unknown"));
+    // A summary would stand for a call that is not at its end.
+    case.run(["compact"]).exit(17).stderr_contains("asked something back");
     case.run(["resume"]).exit(11);
     assert_eq!(case.pending().unwrap()["calls"][0]["preview"]["round"], 1);
     case.run(["answer", "main-line"]).exit(0);

@@ -26,6 +26,13 @@ pub fn run(invocation: &Invocation, arguments: &CompactArguments) -> anyhow::Res
     let equipment = equipment(invocation, &opened, &options, &trust)?;
     complete_finished(&mut opened.log)?;
     let mut turn = equipment.into_turn(invocation, opened.folder, opened.log);
+    // A kill may have come before the question was put; the call would be given up, and with it what it did so far.
+    if !turn.waiting_operations().is_empty() {
+        turn.servers.end();
+        return Err(Failure::new(Status::Conflict, format!("a call of the session {session} asked something back"))
+            .hint("`attini resume` puts its question, or drop it with a new prompt")
+            .into());
+    }
     // What a kill left open is closed, as by whatever comes next.
     let compacted = turn.repair(|_| false).and_then(|()| turn.compact_now());
     turn.servers.end();
